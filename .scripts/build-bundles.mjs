@@ -19,8 +19,8 @@ const COMMON = {
 }
 
 const web = {
-  out: 'src/web/bundle',
-  entryPoints: { page: 'src/web/page/main.tsx' },
+  out: 'src/page/web/bundle',
+  entryPoints: { page: 'src/page/web/page/main.tsx' },
   target: 'es2022',
   jsx: 'automatic',
   jsxImportSource: 'preact',

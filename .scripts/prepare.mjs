@@ -22,7 +22,11 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const LOCK = '.build/prepare.lock'
 /** What `npm run build:kernel` and `npm run build:bundles` compile, to files that are built here by copying them. */
-const COMPILED = [join('src', 'lib', 'kernel', 'assembly'), join('src', 'web', 'kit'), join('src', 'web', 'page')]
+const COMPILED = [
+  join('src', 'lib', 'kernel', 'assembly'),
+  join('src', 'page', 'web', 'kit'),
+  join('src', 'page', 'web', 'page'),
+]
 const forTests = process.argv.includes('--test')
 const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']
 

@@ -159,7 +159,7 @@ function checkContents(file) {
 
 /** The packages in bundles, with their licences. */
 function bundled(folder) {
-  const lists = ['web', 'net'].map(layer => readFileSync(join(folder, layer, 'bundle/LICENSES.txt'), 'utf8'))
+  const lists = ['page/web', 'net'].map(layer => readFileSync(join(folder, layer, 'bundle/LICENSES.txt'), 'utf8'))
   return lists.flatMap(text =>
     [...text.matchAll(/^(\S+) \d\S* \((.+)\)$/gm)].map(([, name, licence]) => [name, licence]),
   )

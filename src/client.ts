@@ -1,9 +1,9 @@
 /** The client of the service, for other programs: `import { Client } from '@sluice-logs/sluice/client'`. */
-export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './service/client/client.js'
+export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './daemon/client/client.js'
 export {
   type Answered,
   type ClientOptions,
   type RequestOptions,
   ServiceError,
   UnreachableError,
-} from './service/client/transport.js'
+} from './daemon/client/transport.js'

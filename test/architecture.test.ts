@@ -6,7 +6,9 @@ import type { AnyDefinition } from '../src/core/component.js'
 import { checkout } from './support/checkout.js'
 
 /** From the bottom up. A file imports from its own layer and from the layers below it; nothing imports the files at the top. */
-const HOUSES = ['lib', 'core', 'net', 'engine', 'components', 'service', 'daemon', 'cli']
+const HOUSES = ['lib', 'core', 'net', 'engine', 'components', 'daemon', 'wings', 'cli']
+/** Parts without which the daemon is whole. They stand beside each other: none imports another. */
+const WINGS = ['page', 'simulate', 'service']
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
@@ -26,7 +28,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   yaml: {
     home: /^(engine\/config\/yaml\/|components\/processors\/throttle\/limits-file\.ts|lib\/formats\/yaml-depth\.ts)/,
   },
-  zod: { home: /^(?!(lib|daemon|cli)\/)/ },
+  zod: { home: /^(?!(lib|daemon(?!\/client)|cli)\/)/ },
 }
 
 /** What only some files may say, so that clocks, chance and the end of the process stay in hand. */
@@ -111,13 +113,16 @@ function importsOf(code: string): Import[] {
 const groupOf = (path: string) => path.split('/')[0]!
 const src = new Map(
   walk(join(checkout, 'src'))
-    .filter(path => path.endsWith('.ts') && groupOf(path) !== 'web')
+    .filter(path => path.endsWith('.ts') && !path.startsWith('page/web/'))
     .map(path => {
       const code = uncommented(read('src', path))
       return [path, { code, imports: importsOf(code) }]
     }),
 )
-const rankOf = (path: string) => (/^plugin\/|^[^/]*$/.test(path) ? HOUSES.length : HOUSES.indexOf(groupOf(path)))
+const rankOf = (path: string) => {
+  if (/^plugin\/|^[^/]*$/.test(path)) return HOUSES.length
+  return HOUSES.indexOf(WINGS.includes(groupOf(path)) ? 'wings' : groupOf(path))
+}
 /** AssemblyScript has imports without an extension. */
 const target = (from: string, specifier: string) =>
   join(dirname(from), specifier).replace(/(?:\.js|(\/[\w-]+))$/, '$1.ts')
@@ -136,16 +141,29 @@ t.test('imports point downwards', async t => {
   }
 })
 
+t.test('a wing is loaded only through its entry, and only when it is needed', async t => {
+  for (const [path, { code, imports }] of src) {
+    for (const { specifier, typeOnly } of imports) {
+      const to = specifier.startsWith('.') ? target(path, specifier) : ''
+      const wing = groupOf(to)
+      if (!WINGS.includes(wing) || wing === groupOf(path) || typeOnly) continue
+      const isEntry =
+        path === 'cli/wings.ts' && to === `${wing}/wing.ts` && code.includes(`() => import('${specifier}')`)
+      if (!isEntry) t.fail(`src/${path} must not import ${to}`)
+    }
+  }
+})
+
 t.test('what runs in a browser shares no code with the daemon, and its kit none with the page', async t => {
-  const web = walk(join(checkout, 'src/web')).filter(path => /^(kit|page)\/.*\.tsx?$/.test(path))
+  const web = walk(join(checkout, 'src/page/web')).filter(path => /^(kit|page)\/.*\.tsx?$/.test(path))
   t.ok(web.length > 10)
   for (const path of web) {
-    for (const { specifier, typeOnly } of importsOf(uncommented(read('src/web', path)))) {
+    for (const { specifier, typeOnly } of importsOf(uncommented(read('src/page/web', path)))) {
       if (path === 'page/types.ts' && typeOnly) continue
       const isOwn = specifier.startsWith('.')
       const to = groupOf(join(dirname(path), specifier))
       const fine = isOwn ? to === 'kit' || to === groupOf(path) : /^(preact|@preact\/signals|uplot)\b/.test(specifier)
-      if (!fine) t.fail(`src/web/${path} must not import ${specifier}`)
+      if (!fine) t.fail(`src/page/web/${path} must not import ${specifier}`)
     }
   }
 })

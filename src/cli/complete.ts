@@ -1,3 +1,4 @@
+import type { DaemonOptions } from '../daemon/admin/daemon-socket.js'
 import {
   type Command,
   type Io,
@@ -8,7 +9,6 @@ import {
 } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
 import { GROUPS } from '../daemon/process/groups.js'
-import type { DaemonOptions } from './inspect/daemon-socket.js'
 
 /**
  * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`. This
@@ -149,13 +149,13 @@ async function valuesFor(
 
 /** Components of the configuration or the daemon. Imports modules only here, so that other completions stay quick. */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
-  const { findSocket, selected } = await import('./inspect/daemon-socket.js')
+  const { findSocket, selected } = await import('../daemon/admin/daemon-socket.js')
   const { config } = selected(options, env)
   if (config === undefined) {
-    const { statusAt } = await import('./inspect/daemon-view.js')
+    const { statusAt } = await import('../daemon/admin/daemon-view.js')
     return (await statusAt(findSocket(options, env))).components
   }
-  const { loadDaemonConfig } = await import('./screen/local-part.js')
+  const { loadDaemonConfig } = await import('../daemon/managed/local-part.js')
   const { sources, processors, destinations } = await loadDaemonConfig(config, env)
   const boxes = [...sources, ...processors, ...destinations]
   // Side outputs that a component reads can be tapped by name.

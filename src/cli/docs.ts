@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { components } from '../components/list.js'
 import { useCodecs } from '../core/codecs/options.js'
 import type { AnyDefinition } from '../core/component.js'
+import { loadDaemonConfig } from '../daemon/managed/local-part.js'
 import type { Command, Io } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
 import { pluginsOf } from '../engine/config/plugins/read-plugins.js'
@@ -13,7 +14,6 @@ import { makeFolder } from '../lib/files/make-folder.js'
 import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
 import { manPage } from './man.js'
-import { loadDaemonConfig } from './screen/local-part.js'
 
 /** The output of `sluice docs config` by file name. */
 export function generatedFiles(known: readonly AnyDefinition[] = components): Readonly<Record<string, string>> {

@@ -59,8 +59,8 @@ type Outcome = { readonly killed: boolean; readonly hung: boolean; readonly ms: 
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const read = (path: string) => readFileSync(join(checkout, path), 'utf8')
-const isWeb = (path: string) => path.startsWith('src/web/')
-const compiled = (path: string) => (isWeb(path) ? 'src/web/bundle/page.js' : path.replace(/ts$/, 'js'))
+const isWeb = (path: string) => path.startsWith('src/page/web/')
+const compiled = (path: string) => (isWeb(path) ? 'src/page/web/bundle/page.js' : path.replace(/ts$/, 'js'))
 const { transformSync } = createRequire(import.meta.url)('@swc/wasm-typescript')
 
 /** The code with the change, as it is built. */
@@ -78,7 +78,7 @@ async function mutated({ file, text, by = '' }: Mutant): Promise<string> {
 async function bundled(file: string, source: string): Promise<string> {
   const { build } = await import('esbuild')
   const { outputFiles } = await build({
-    entryPoints: { page: join(checkout, 'src/web/page/main.tsx') },
+    entryPoints: { page: join(checkout, 'src/page/web/page/main.tsx') },
     outdir: 'bundle',
     bundle: true,
     write: false,

@@ -118,7 +118,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/check/simulate/report/report.js', 'web/bundle/page.js', 'lib/files/disk/worker.js', 'daemon/serve/pipeline-process.js', ...process.argv.slice(1)]
+const entries = ['simulate/report/report.js', 'page/web/bundle/page.js', 'lib/files/disk/worker.js', 'service/serve/pipeline-process.js', ...process.argv.slice(1)]
 const files = readdirSync('dist/src', { recursive: true }).filter(name => /\\.js$/.test(name) && !/\\bmain\\.js$/.test(name) && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)

@@ -18,7 +18,7 @@ import { nginxArgs, nginxConfig } from '../support/nginx.js'
 import { until } from '../support/until.js'
 
 const TOKEN = 'the-token-of-this-page-0123456789'
-const BUNDLE = join(checkout, 'src/web/bundle')
+const BUNDLE = join(checkout, 'src/page/web/bundle')
 const THEMES = ['light', 'dark'] as const
 
 /** Whether to write the pictures of the documentation. */

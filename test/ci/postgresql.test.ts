@@ -40,7 +40,7 @@ const SUITE = [
   'service/api/transfer',
   ...['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
   ...['contract', 'spec'].map(name => `service/api/http/${name}`),
-  'daemon/serve/ingest',
+  'service/serve/ingest',
 ]
 
 /** Runs a test of the service, and resolves with what failed. */

@@ -81,8 +81,8 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   t.equal(readFileSync(path('dist/src/page.js'), 'utf8'), 'alert(1)\n', 'what is for browsers is copied')
   t.equal(readFileSync(path('dist/src/core/base.grok'), 'utf8'), 'INT \\d+\n')
   t.notOk(existsSync(path('dist/src/lib/kernel/assembly')), 'the sources of the kernel are no part of the program')
-  t.equal(readFileSync(path('dist/src/web/bundle/LICENSES.txt'), 'utf8'), 'MIT')
-  t.notOk(existsSync(path('dist/src/web/kit')), 'nor are those of what browsers load')
+  t.equal(readFileSync(path('dist/src/page/web/bundle/LICENSES.txt'), 'utf8'), 'MIT')
+  t.notOk(existsSync(path('dist/src/page/web/kit')), 'nor are those of what browsers load')
   t.notOk(existsSync(path('dist/test')), 'nor are the tests')
   t.ok(statSync(path('dist/src/a.js')).mode & 0o100, 'the program can be run')
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
-import type { SimulationResult } from '../../src/cli/check/simulate/result.js'
+import type { SimulationResult } from '../../src/simulate/result.js'
 import { Browser, type Page } from '../support/browser.js'
 import { command } from '../support/cli.js'
 import { contrast } from '../support/contrast.js'

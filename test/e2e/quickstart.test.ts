@@ -11,7 +11,6 @@ import {
   runningText,
   shown,
 } from '../../src/cli/quickstart/announce.js'
-import { baseAddress } from '../../src/cli/quickstart/given-service.js'
 import { chooseLog, planYaml, type Receiver } from '../../src/cli/quickstart/plan.js'
 import { startOwnService } from '../../src/cli/quickstart/service.js'
 import { LiveView } from '../../src/cli/quickstart/view.js'
@@ -20,6 +19,7 @@ import { compileGlobs } from '../../src/components/file/discovery/glob.js'
 import { components } from '../../src/components/list.js'
 import type { KeyCounts } from '../../src/core/component.js'
 import { parseConfig } from '../../src/engine/config/load.js'
+import { baseAddress as addressOf } from '../../src/service/commands/api.js'
 import { checkout } from '../support/checkout.js'
 import { Scrape } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -139,6 +139,8 @@ t.test('commands are shown as they can be typed where the reader stands', async 
 })
 
 t.test('SLUICE_URL is the base address of a service', async t => {
+  const advice = '. Name the pipeline with --pipeline'
+  const baseAddress = (url: string) => addressOf(url, 'SLUICE_URL=', advice, 'quickstart')
   t.equal(baseAddress('http://127.0.0.1:8080'), 'http://127.0.0.1:8080')
   t.equal(baseAddress('https://example.com/logs/'), 'https://example.com/logs')
   for (const wrong of ['127.0.0.1:8080', 'ftp://example.com', 'http://', 'http:///v3'])

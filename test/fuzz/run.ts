@@ -1,4 +1,4 @@
-import type { InitResult } from '../../src/service/api/domain/documents.js'
+import type { InitResult } from '../../src/daemon/client/documents.js'
 import { FakeIngest } from '../support/fake-ingest.js'
 import { type Got, pipelineConfig, send, startService } from '../support/service.js'
 import { Answers } from './answers.js'

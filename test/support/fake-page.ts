@@ -402,7 +402,7 @@ export class FakePage {
     const [, extension = ''] = /^page\.(js|css)$/.exec(path) ?? []
     if (path === '') response.setHeader('content-type', 'text/html').end(HTML)
     else if (extension !== '')
-      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(built, 'src/web/bundle', path)))
+      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(built, 'src/page/web/bundle', path)))
     else this.#answerApi(path.replace(/^api\/v1\//, ''), searchParams, request, response)
   }
 

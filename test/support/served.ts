@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { InitResult } from '../../src/service/api/domain/documents.js'
+import type { InitResult } from '../../src/daemon/client/documents.js'
 import { command } from './cli.js'
 import { type Running, sluice } from './sluice.js'
 

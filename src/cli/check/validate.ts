@@ -2,6 +2,8 @@ import { accessSync, constants, statSync } from 'node:fs'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '../../core/errors.js'
+import { type CachedRevision, cachedRevision } from '../../daemon/fleet/revision-cache.js'
+import { completed } from '../../daemon/managed/local-part.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { silentLog } from '../../daemon/process/log.js'
@@ -24,9 +26,7 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { fileWarning } from '../../net/key.js'
 import { isLocal } from '../../net/listen-options.js'
-import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
-import { missingPackages } from '../../service/packages.js'
-import { completed } from '../screen/local-part.js'
+import { service as serviceWing } from '../wings.js'
 
 /**
  * Checks configurations without side effects. Opens only the certificates, keys, limits files, tables and modules that
@@ -82,14 +82,16 @@ export async function inspect(
   }
   try {
     let checked: readonly Draft[] = []
-    const fileCheck: FileCheck = (root, drafts, service, found) => {
-      checkTlsFiles(root, drafts, service, found, systemClock.wall())
-      if (service) checkService(root, service.store, found)
+    let service: { readonly root: MapNode; readonly store: StoreOptions } | undefined
+    const fileCheck: FileCheck = (root, drafts, options, found) => {
+      checkTlsFiles(root, drafts, options, found, systemClock.wall())
+      if (options) service = { root, store: options.store }
       checked = drafts
     }
     const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
     const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
     const found = { problems: new Problems(), warnings: new Problems() }
+    if (service) await checkService(service.root, service.store, found)
     await checkFiles(checked, found)
     const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
     const allWarnings = [...config.warnings, ...found.warnings.list()]
@@ -121,8 +123,9 @@ export async function inspect(
   }
 }
 
-function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): void {
+async function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): Promise<void> {
   const place = (path: string[]) => placeOf(locate(root, path))
+  const { missingPackages } = await serviceWing()
   const missing = missingPackages(store)
   if (missing) problems.add(place(['service']), ['service'], missing)
   const file = store.type === 'postgresql' ? store.password_file : undefined

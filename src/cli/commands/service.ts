@@ -1,6 +1,8 @@
 import { type Command, command } from '../../daemon/process/command-line.js'
-import { preload } from '../../lib/preload.js'
+import { service } from '../wings.js'
 import { CONFIG } from './inspect.js'
+
+const admin = async () => (await service()).admin()
 
 const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`.' } as const
 
@@ -18,8 +20,7 @@ export const serviceCommands: readonly Command[] = [
     options: { config: SERVICE },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
-      preload(new URL('../../daemon/serve/serve.js', import.meta.url))
-      const { serve } = await import('../../daemon/serve/serve.js')
+      const { serve } = await (await service()).serve()
       return serve({ configPath: options.config }, io)
     },
   }),
@@ -42,7 +43,7 @@ export const serviceCommands: readonly Command[] = [
         line: '(umask 077; sluice admin init --config service.yaml --json > keys.json)',
       },
     ],
-    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).init(options, io),
+    run: async ({ options }, io) => (await admin()).init(options, io),
   }),
   command({
     name: 'admin backup',
@@ -58,7 +59,7 @@ export const serviceCommands: readonly Command[] = [
     examples: [
       { title: 'every night', line: 'sluice admin backup --config service.yaml --to /backup/sluice-$(date +%F)' },
     ],
-    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).backup(options, io),
+    run: async ({ options }, io) => (await admin()).backup(options, io),
   }),
   command({
     name: 'admin restore',
@@ -77,7 +78,7 @@ export const serviceCommands: readonly Command[] = [
         line: 'sluice admin restore --config service.yaml --from /backup/sluice-2031-02-03',
       },
     ],
-    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).restore(options, io),
+    run: async ({ options }, io) => (await admin()).restore(options, io),
   }),
   command({
     name: 'admin export',
@@ -90,8 +91,7 @@ export const serviceCommands: readonly Command[] = [
     examples: [
       { title: 'before the move to PostgreSQL', line: 'sluice admin export store.export --config service.yaml' },
     ],
-    run: async ({ options, operands }, io) =>
-      (await import('../../daemon/serve/admin.js')).exportTo(operands[0]!, options.config, io),
+    run: async ({ options, operands }, io) => (await admin()).exportTo(operands[0]!, options.config, io),
   }),
   command({
     name: 'admin import',
@@ -103,7 +103,6 @@ export const serviceCommands: readonly Command[] = [
     options: { config: SERVICE },
     operands: { ...EXPORT, text: 'A file that sluice admin export wrote.' },
     examples: [{ title: 'after `store` was changed', line: 'sluice admin import store.export --config service.yaml' }],
-    run: async ({ options, operands }, io) =>
-      (await import('../../daemon/serve/admin.js')).importFrom(operands[0]!, options.config, io),
+    run: async ({ options, operands }, io) => (await admin()).importFrom(operands[0]!, options.config, io),
   }),
 ]

@@ -2,9 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
-import type { KeyResult, SimulationResult } from '../check/simulate/result.js'
-import { keyTable } from '../check/simulate/summary.js'
-import { number, percent } from '../check/simulate/words.js'
+import type { KeyResult, SimulationResult } from '../../simulate/wing.js'
+import { simulate } from '../wings.js'
 import type { Log } from './machine.js'
 
 const SHOWN_APPS = 6
@@ -20,6 +19,7 @@ export async function preview(
   io: Io,
   obey: Obey,
 ): Promise<string[]> {
+  const { keyTable, number, percent } = await simulate()
   const shown = ['The newest line of each log becomes:']
   const uncounted: string[] = []
   const apps = new Map<string | null, KeyResult>()

@@ -6,9 +6,9 @@ import { EventBatch } from '../../core/event/batch.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import { DECODED } from '../../core/event/flags.js'
 import { Splitting } from '../../core/options/multiline-options.js'
+import { AS_OBJECTS } from '../../daemon/process/given-event.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { textPrintedBy } from '../../lib/printed-by.js'
-import { AS_OBJECTS } from '../check/explain/event.js'
 
 /** The newest lines of logs, and their format. */
 

@@ -1,12 +1,6 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { ConfigError, formatProblem } from '../../core/errors.js'
-import { socketPath } from '../../daemon/admin/socket.js'
-import type { Io } from '../../daemon/process/command-line.js'
-import type { Problem } from '../../daemon/status/problems.js'
-import type { Status } from '../../daemon/status/status.js'
-import { dataDirIn } from '../../engine/config/load.js'
-import { shellWord } from '../../lib/shell-word.js'
 import {
   type DaemonOptions,
   findSocket,
@@ -14,8 +8,14 @@ import {
   otherDaemons,
   selected,
   usualSocket,
-} from './daemon-socket.js'
-import { statusAt } from './daemon-view.js'
+} from '../../daemon/admin/daemon-socket.js'
+import { statusAt } from '../../daemon/admin/daemon-view.js'
+import { socketPath } from '../../daemon/admin/socket.js'
+import type { Io } from '../../daemon/process/command-line.js'
+import type { Problem } from '../../daemon/status/problems.js'
+import type { Status } from '../../daemon/status/status.js'
+import { dataDirIn } from '../../engine/config/load.js'
+import { shellWord } from '../../lib/shell-word.js'
 
 export interface Daemon {
   readonly socket: string

@@ -1,5 +1,8 @@
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { DISCARDED } from '../../core/processor.js'
+import { type DaemonOptions, findSocket } from '../../daemon/admin/daemon-socket.js'
+import { type DaemonView, rateOf, stateOf, statusAt, viewOf } from '../../daemon/admin/daemon-view.js'
+import { loadDaemonConfig } from '../../daemon/managed/local-part.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
@@ -7,9 +10,6 @@ import { componentsOf, splitInput } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
-import { loadDaemonConfig } from '../screen/local-part.js'
-import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, rateOf, stateOf, statusAt, viewOf } from './daemon-view.js'
 import { intervalOf } from './screen-parts.js'
 
 interface Box {

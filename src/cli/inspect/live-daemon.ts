@@ -1,10 +1,10 @@
 import type { LiveBucket } from '../../core/component.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
+import { ask } from '../../daemon/admin/daemon-socket.js'
+import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
-import type { Finding } from '../../daemon/page/watch/find.js'
+import type { Finding } from '../../page/server/watch/find.js'
 import type { AskDaemon } from '../check/explain/live.js'
-import { ask } from './daemon-socket.js'
-import { statusAt } from './daemon-view.js'
 
 /** Asks a daemon of this machine through its socket. */
 export const liveDaemon: AskDaemon = {

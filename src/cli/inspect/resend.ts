@@ -1,4 +1,7 @@
 import { Readable } from 'node:stream'
+import { selected, usualConfig, usualSocket } from '../../daemon/admin/daemon-socket.js'
+import { statusAt } from '../../daemon/admin/daemon-view.js'
+import { loadDaemonConfig } from '../../daemon/managed/local-part.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { createLog } from '../../daemon/process/log.js'
@@ -12,9 +15,6 @@ import { systemRandom } from '../../lib/backoff.js'
 import { NearestName } from '../../lib/nearest.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
-import { loadDaemonConfig } from '../screen/local-part.js'
-import { selected, usualConfig, usualSocket } from './daemon-socket.js'
-import { statusAt } from './daemon-view.js'
 
 export interface ResendOptions {
   /** If undefined, the configuration of this machine's daemon is used. */

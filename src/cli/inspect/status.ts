@@ -1,11 +1,11 @@
+import type { DaemonOptions, OtherDaemons } from '../../daemon/admin/daemon-socket.js'
+import { type DaemonView, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { failed, lasting, type Problem } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
 import { clockTime, short } from '../../lib/units.js'
-import type { DaemonOptions, OtherDaemons } from './daemon-socket.js'
-import { type DaemonView, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
 import { findDaemon, statusOf } from './find-daemon.js'
 import {
   backlogLines,

@@ -1,13 +1,13 @@
 import type { BucketState, KeyCounts } from '../../core/component.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
+import { ask } from '../../daemon/admin/daemon-socket.js'
+import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'
 import { LONGEST_MS } from '../../daemon/admin/keys.js'
-import type { ThrottleKey, ThrottleView } from '../../daemon/page/watch/throttle-watch.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { clockTime, short } from '../../lib/units.js'
-import { discardedText } from '../screen/discarded-text.js'
-import { ask } from './daemon-socket.js'
-import { type DaemonView, table } from './daemon-view.js'
+import type { ThrottleKey, ThrottleView } from '../../page/server/watch/throttle-watch.js'
+import { discardedText } from './discarded-text.js'
 
 export interface ThrottleKeys extends KeyCounts {
   readonly id: string

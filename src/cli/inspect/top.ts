@@ -1,12 +1,12 @@
+import type { DaemonOptions } from '../../daemon/admin/daemon-socket.js'
+import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
+import { untilInterrupted } from '../../daemon/process/interrupted.js'
 import { beginning, wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
-import { untilInterrupted } from '../screen/interrupted.js'
-import type { DaemonOptions } from './daemon-socket.js'
-import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
 import { findDaemon, statusOf } from './find-daemon.js'
 import {
   backlogLines,

@@ -1,12 +1,13 @@
+import { type Client, everything } from '../../daemon/client/client.js'
+import { ServiceError } from '../../daemon/client/transport.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
-import { type Client, everything } from '../../service/client/client.js'
-import { ServiceError } from '../../service/client/transport.js'
-import { baseAddress as addressOf, connect, pipelineId } from '../service/api.js'
+import { service } from '../wings.js'
 import type { Receiver } from './plan.js'
 
 /** Checks the service at SLUICE_URL before anything is started. `name`: the title or id of the pipeline. */
 export async function givenService(name: string | undefined, io: Io): Promise<Receiver> {
-  const url = baseAddress(io.env.SLUICE_URL!)
+  const { baseAddress, connect, pipelineId } = await (await service()).api()
+  const url = baseAddress(io.env.SLUICE_URL!, 'SLUICE_URL=', '. Name the pipeline with --pipeline', 'quickstart')
   const client = await connect({ url }, io)
   const pipeline = await checked(url, async () => {
     const { scopes } = await client.whoami()
@@ -16,9 +17,6 @@ export async function givenService(name: string | undefined, io: Io): Promise<Re
   })
   return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }
 }
-
-export const baseAddress = (given: string): string =>
-  addressOf(given, 'SLUICE_URL=', '. Name the pipeline with --pipeline', 'quickstart')
 
 async function checked<T>(url: string, call: () => Promise<T>): Promise<T> {
   try {

@@ -3,10 +3,11 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Client } from '../../daemon/client/client.js'
+import type { InitResult } from '../../daemon/client/documents.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { after } from '../../lib/time.js'
-import type { InitResult } from '../../service/api/domain/documents.js'
-import { Client } from '../../service/client/client.js'
+import { service } from '../wings.js'
 import type { Receiver } from './plan.js'
 
 /** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
@@ -37,7 +38,7 @@ service:
   )
   const [{ child, url, metrics }, { initialize }] = await Promise.all([
     startServing(config, io.env),
-    import('../../daemon/serve/admin.js'),
+    service().then(({ admin }) => admin()),
   ])
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return

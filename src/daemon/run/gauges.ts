@@ -5,7 +5,7 @@ import type { UnsavedPositions } from '../../engine/run/state/checkpoints.js'
 import type { Orphan } from '../../engine/run/state/inventory.js'
 import { placeInPlugin } from '../../lib/modules/plugin-place.js'
 import { systemClock } from '../../lib/time.js'
-import type { ManagedStatus } from '../../service/fleet/managed-status.js'
+import type { ManagedStatus } from '../fleet/managed-status.js'
 import { tolerateFaults } from '../process/faults.js'
 
 /** Exposes for each source whether its positions could not be saved. */

@@ -8,9 +8,8 @@ import { closeServer, urlOf } from '../admin/bounded-server.js'
 import type { Served } from '../admin/server.js'
 import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
-import type { PageSources } from '../page/data.js'
-import type { StatusPage } from '../page/page.js'
 import type { PageState } from '../status/status.js'
+import { type PageSources, pageWing, type ServedPage } from './page-wing.js'
 
 type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
@@ -27,7 +26,7 @@ export class Servers {
   readonly #log: Logger
   #address: Listen['metrics']
   #metrics: HttpServer | undefined
-  #page: StatusPage | undefined
+  #page: ServedPage | undefined
   #socket: HttpServer | undefined
 
   /** A configuration with a page needs `pageSources`. */
@@ -119,8 +118,9 @@ export class Servers {
       }
       return { use, drop() {} }
     }
+    if (!pageWing.load) throw new Error('status_page: this installation has no page')
     // Without a page, none of its modules are loaded.
-    const { StatusPage } = await import('../page/page.js')
+    const { StatusPage } = await pageWing.load()
     const page = before ?? new StatusPage(this.#pageSources!, options, this.#log)
     try {
       const { use, drop } = await page.prepare(options)

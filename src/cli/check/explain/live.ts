@@ -1,7 +1,7 @@
 import type { BucketState, LiveBucket } from '../../../core/component.js'
 import type { Finding } from '../../../core/explain.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
-import { discardedText } from '../../screen/discarded-text.js'
+import { discardedText } from '../../inspect/discarded-text.js'
 import type { AskPast } from './past.js'
 
 /** Asks a daemon for the state of a bucket; undefined if the daemon does not have the bucket. */

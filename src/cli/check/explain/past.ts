@@ -1,8 +1,8 @@
 import type { Fields } from '../../../core/event/event.js'
-import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/watch/find.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
+import type { Finding, FoundEvent, LookedAt, Step } from '../../../page/server/watch/find.js'
 
 /** Earlier events with the same fields. A daemon with a status page keeps events for some minutes. */
 export interface Past {

@@ -1,8 +1,8 @@
+import type { AuditDocument, Page } from '../../../daemon/client/documents.js'
+import type { PageQuery } from '../../../daemon/client/inputs.js'
 import { requireAuditRead } from './accounts/access.js'
 import type { Context } from './context.js'
-import type { AuditDocument, Page } from './documents.js'
 import { idAt } from './ids.js'
-import type { PageQuery } from './inputs.js'
 import { accountOf, type Principal } from './keys/principal.js'
 
 const DAY_MS = 86_400_000

@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { SCOPE_MEANINGS } from '../../../daemon/client/scopes.js'
 import { packageVersion } from '../../../lib/version.js'
-import { SCOPE_MEANINGS } from '../domain/accounts/scopes.js'
 import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './route.js'
 
 /** Generates the OpenAPI 3.1 document from the routes. */

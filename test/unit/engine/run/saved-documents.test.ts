@@ -2,10 +2,10 @@ import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'nod
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
+import { RevisionCache } from '../../../../src/daemon/fleet/revision-cache.js'
 import { surveyFile } from '../../../../src/engine/run/dead-letter/resend.js'
 import { CheckpointStore } from '../../../../src/engine/run/state/checkpoints.js'
 import { systemClock } from '../../../../src/lib/time.js'
-import { RevisionCache } from '../../../../src/service/fleet/revision-cache.js'
 import { testFolder } from '../../../support/folder.js'
 
 /** A user of saved documents. */

@@ -63,7 +63,7 @@ t.test('a process that takes too much memory is ended while it answers nothing',
 })
 
 /** The program of the service. */
-const entry = new URL('../../../../src/daemon/serve/pipeline-process.js', import.meta.url)
+const entry = new URL('../../../../src/service/serve/pipeline-process.js', import.meta.url)
 
 const SETUP = {
   maxDisk: 1,

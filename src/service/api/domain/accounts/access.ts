@@ -1,7 +1,7 @@
+import type { Scope } from '../../../../daemon/client/scopes.js'
 import { forbidden, notFound } from '../errors.js'
 import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
-import type { Scope } from './scopes.js'
 
 /**
  * Access checks, called before every operation. If a check needs only the principal, the route calls it before parsing

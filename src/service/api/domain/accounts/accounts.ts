@@ -1,12 +1,12 @@
+import type { AccountDocument, CreatedAccountDocument, Page } from '../../../../daemon/client/documents.js'
+import type { AccountInput, PageQuery } from '../../../../daemon/client/inputs.js'
+import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import type { AccountDocument, CreatedAccountDocument, Page } from '../documents.js'
 import { notFound } from '../errors.js'
-import type { AccountInput, PageQuery } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { requireAccount, requireEnterprise, requireFeatureManagement, requireGrant } from './access.js'
 import { FEATURES } from './features.js'
-import { ROLE_SCOPES } from './scopes.js'
 import type { Users } from './users.js'
 
 interface Row extends Omit<AccountDocument, 'features'> {

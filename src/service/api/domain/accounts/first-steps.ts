@@ -1,10 +1,10 @@
+import type { InitResult } from '../../../../daemon/client/documents.js'
+import { type InitOptions, initInput } from '../../../../daemon/client/inputs.js'
+import { ENTERPRISE_SCOPES, SERVICE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import type { InitResult } from '../documents.js'
 import { ApiError } from '../errors.js'
-import { type InitOptions, initInput } from '../inputs.js'
 import type { Accounts } from './accounts.js'
-import { ENTERPRISE_SCOPES, SERVICE_SCOPES } from './scopes.js'
 import type { ServiceAccounts } from './service-accounts.js'
 import type { Users } from './users.js'
 

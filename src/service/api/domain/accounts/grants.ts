@@ -1,9 +1,9 @@
 import { timingSafeEqual } from 'node:crypto'
+import { ROLE_SCOPES, type Role, type Scope } from '../../../../daemon/client/scopes.js'
 import { Cached } from '../../store/cached.js'
 import type { Store } from '../../store/store.js'
 import { NEVER } from '../keys/keys.js'
 import type { Principal, TokenType } from '../keys/principal.js'
-import { ROLE_SCOPES, type Role, type Scope } from './scopes.js'
 
 /** Caches the grants of keys, by the hash of the key. A change in a watched table applies to the next request. */
 

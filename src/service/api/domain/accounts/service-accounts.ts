@@ -1,13 +1,13 @@
+import type { KeyedServiceAccountDocument, Page, ServiceAccountDocument } from '../../../../daemon/client/documents.js'
+import type { PageQuery, RotateInput, ServiceAccountInput } from '../../../../daemon/client/inputs.js'
+import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import type { KeyedServiceAccountDocument, Page, ServiceAccountDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
-import type { PageQuery, RotateInput, ServiceAccountInput } from '../inputs.js'
 import { endOfNew, type Keys } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { requireGrant, requireId, requireServiceAccountManagement } from './access.js'
 import { serviceAccountEmail } from './grants.js'
-import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from './scopes.js'
 
 /** The owner of service accounts: an account, or the enterprise itself if `accountId` is null. */
 interface Owner {

@@ -1,12 +1,12 @@
+import type { InvitedUserDocument, Page, UserDocument } from '../../../../daemon/client/documents.js'
+import type { InvitationInput, PageQuery, UserInput, UserUpdate } from '../../../../daemon/client/inputs.js'
+import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import type { InvitedUserDocument, Page, UserDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
-import type { InvitationInput, PageQuery, UserInput, UserUpdate } from '../inputs.js'
 import { endOfNew, type Keys, NEVER } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { requireGrant, requireId, requireUserManagement } from './access.js'
-import { ROLE_SCOPES } from './scopes.js'
 
 /** Validity of a new user's first key. */
 const INVITATION_MS = 7 * 86_400_000

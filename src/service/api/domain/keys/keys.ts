@@ -1,8 +1,8 @@
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
+import type { KeyDocument } from '../../../../daemon/client/documents.js'
 import { CLOCKS_MS } from '../../nodes.js'
 import type { Sql } from '../../store/store.js'
 import { type Context, tooMany } from '../context.js'
-import type { KeyDocument } from '../documents.js'
 import { forbidden } from '../errors.js'
 import type { TokenType } from './principal.js'
 

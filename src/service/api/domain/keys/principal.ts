@@ -1,4 +1,4 @@
-import type { Role, Scope } from '../accounts/scopes.js'
+import type { Role, Scope } from '../../../../daemon/client/scopes.js'
 import type { RateState } from './rate-limiter.js'
 
 export type TokenType = 'service_account' | 'enterprise_service_account' | 'personal'

@@ -1,9 +1,9 @@
+import type { CreatedUserKeyDocument, KeyDocument, Page, UserKeyDocument } from '../../../../daemon/client/documents.js'
+import type { PageQuery, UserKeyInput } from '../../../../daemon/client/inputs.js'
+import type { Scope } from '../../../../daemon/client/scopes.js'
 import { requireGrant, requireId, requireUserKeys } from '../accounts/access.js'
-import type { Scope } from '../accounts/scopes.js'
 import type { Context } from '../context.js'
-import type { CreatedUserKeyDocument, KeyDocument, Page, UserKeyDocument } from '../documents.js'
 import { notFound, unauthorized } from '../errors.js'
-import type { PageQuery, UserKeyInput } from '../inputs.js'
 import { endOfNew, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 

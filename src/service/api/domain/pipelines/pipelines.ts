@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
-import { Cached } from '../../store/cached.js'
-import type { Sql } from '../../store/store.js'
-import { requireAccount, requireEnterprise, requireId, requirePipelineWrite, requireScope } from '../accounts/access.js'
-import { missingFeatures, notEnabled } from '../accounts/features.js'
-import type { Context } from '../context.js'
 import type {
   Page,
   PipelineDocument,
   PublishedDocument,
   PublishedPipelineDocument,
   RevisionDocument,
-} from '../documents.js'
+} from '../../../../daemon/client/documents.js'
+import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../../../../daemon/client/inputs.js'
+import { Cached } from '../../store/cached.js'
+import type { Sql } from '../../store/store.js'
+import { requireAccount, requireEnterprise, requireId, requirePipelineWrite, requireScope } from '../accounts/access.js'
+import { missingFeatures, notEnabled } from '../accounts/features.js'
+import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
-import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'

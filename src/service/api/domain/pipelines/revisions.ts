@@ -1,11 +1,11 @@
 import type { AnyDefinition } from '../../../../core/component.js'
+import type { Page, RevisionDocument } from '../../../../daemon/client/documents.js'
+import type { PageQuery } from '../../../../daemon/client/inputs.js'
 import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
 import { Recent } from '../../store/recent.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import type { Page, RevisionDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
-import type { PageQuery } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import type { PipelineRow } from './pipelines.js'
 

@@ -1,11 +1,11 @@
+import type { Page, SecretDocument } from '../../../../daemon/client/documents.js'
+import type { PageQuery, SecretInput } from '../../../../daemon/client/inputs.js'
 import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/published/account-secrets.js'
 import { Cached } from '../../store/cached.js'
 import type { Sql } from '../../store/store.js'
 import { requirePipelineRead, requirePipelineWrite } from '../accounts/access.js'
 import type { Context } from '../context.js'
-import type { Page, SecretDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
-import type { PageQuery, SecretInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import type { Sealed, Sealer } from './sealer.js'
 

@@ -1,7 +1,7 @@
+import { accountDocument, createdAccountDocument, tokenDocument } from '../../../../daemon/client/documents.js'
+import { accountInput, featureInput, pageQuery } from '../../../../daemon/client/inputs.js'
 import { requireEnterprise, requireFeatureManagement } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { accountDocument, createdAccountDocument, tokenDocument } from '../../domain/documents.js'
-import { accountInput, featureInput, pageQuery } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
 export const accountRoutes: readonly Route[] = [

@@ -1,9 +1,9 @@
 import { z } from 'zod'
+import { auditDocument, daemonDocument } from '../../../../daemon/client/documents.js'
+import { pageQuery, reportInput } from '../../../../daemon/client/inputs.js'
 import { requireAuditRead, requireReporter } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { auditDocument, daemonDocument } from '../../domain/documents.js'
 import { ApiError } from '../../domain/errors.js'
-import { pageQuery, reportInput } from '../../domain/inputs.js'
 import type { Ingest } from '../ingest.js'
 import { type Route, route } from '../route.js'
 

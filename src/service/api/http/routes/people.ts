@@ -1,17 +1,11 @@
 import {
-  requireServiceAccountManagement,
-  requireUserKeys,
-  requireUserManagement,
-} from '../../domain/accounts/access.js'
-import { DEFAULT_LIMITS } from '../../domain/context.js'
-import {
   createdUserKeyDocument,
   invitedUserDocument,
   keyedServiceAccountDocument,
   serviceAccountDocument,
   userDocument,
   userKeyDocument,
-} from '../../domain/documents.js'
+} from '../../../../daemon/client/documents.js'
 import {
   invitationInput,
   pageQuery,
@@ -20,7 +14,13 @@ import {
   userInput,
   userKeyInput,
   userUpdate,
-} from '../../domain/inputs.js'
+} from '../../../../daemon/client/inputs.js'
+import {
+  requireServiceAccountManagement,
+  requireUserKeys,
+  requireUserManagement,
+} from '../../domain/accounts/access.js'
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { type Route, route } from '../route.js'
 
 const full = (most: number, what: string) => ({

@@ -1,13 +1,13 @@
-import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
-import { DEFAULT_LIMITS } from '../../domain/context.js'
 import {
   pipelineDocument,
   publishedDocument,
   publishedPipelineDocument,
   revisionDocument,
-} from '../../domain/documents.js'
+} from '../../../../daemon/client/documents.js'
+import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../../../daemon/client/inputs.js'
+import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { notFound } from '../../domain/errors.js'
-import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../domain/inputs.js'
 import type { Tagged } from '../../domain/pipelines/pipelines.js'
 import { type Call, type Reply, type Route, route } from '../route.js'
 

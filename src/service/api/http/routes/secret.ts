@@ -1,7 +1,7 @@
+import { secretDocument } from '../../../../daemon/client/documents.js'
+import { pageQuery, secretInput } from '../../../../daemon/client/inputs.js'
 import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { secretDocument } from '../../domain/documents.js'
-import { pageQuery, secretInput } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
 export const secretRoutes: readonly Route[] = [

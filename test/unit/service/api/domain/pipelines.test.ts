@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import type { PublishedDocument } from '../../../../../src/service/api/domain/documents.js'
+import type { PublishedDocument } from '../../../../../src/daemon/client/documents.js'
 import { ApiError } from '../../../../../src/service/api/domain/errors.js'
 import { PacedWork } from '../../../../../src/service/api/domain/pipelines/paced-work.js'
 import { openSqlite } from '../../../../../src/service/api/store/sqlite.js'

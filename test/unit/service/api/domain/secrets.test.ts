@@ -4,6 +4,7 @@ import { components } from '../../../../../src/components/list.js'
 import { defineProcessor } from '../../../../../src/core/component.js'
 import { secret } from '../../../../../src/core/options/options.js'
 import { reaches } from '../../../../../src/core/options/reach.js'
+import { secretInput } from '../../../../../src/daemon/client/inputs.js'
 import {
   HIDDEN,
   hideLiterals,
@@ -11,7 +12,6 @@ import {
   literalSecrets,
   misplacedSecrets,
 } from '../../../../../src/engine/config/published/secret-places.js'
-import { secretInput } from '../../../../../src/service/api/domain/inputs.js'
 import { Sealer } from '../../../../../src/service/api/domain/secrets/sealer.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 

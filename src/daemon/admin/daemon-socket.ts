@@ -1,0 +1,137 @@
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { errorCode } from '../../core/errors.js'
+import { dataDirOf } from '../../engine/config/load.js'
+import { userConfigs, userState } from '../../engine/config/user-folders.js'
+import { shellWord } from '../../lib/shell-word.js'
+import { type Io, UsageError } from '../process/command-line.js'
+import { askSocket } from './ask-socket.js'
+import { socketPath } from './socket.js'
+
+export interface DaemonOptions {
+  readonly config: string | undefined
+  readonly socket: string | undefined
+}
+
+const MACHINE_CONFIG = '/etc/sluice/sluice.yaml'
+
+/** The daemon that the options select or, if they select none, the environment. */
+export function selected({ config, socket }: DaemonOptions, env: Io['env']): DaemonOptions {
+  if (config !== undefined || socket !== undefined) return { config, socket }
+  if (env.SLUICE_SOCKET) return { config, socket: env.SLUICE_SOCKET }
+  return { config: env.SLUICE_CONFIG || undefined, socket }
+}
+
+/** The socket of the selected daemon. If no daemon is selected, the socket at a default path. */
+export function findSocket(options: DaemonOptions, env: Io['env']): string {
+  const { config, socket } = selected(options, env)
+  if (socket !== undefined) return socket
+  if (config !== undefined) return socketPath(dataDirOf(config, env))
+  const found = usualSocket(env)
+  if (found !== undefined) return found
+  const usual = usualConfigs(env).find(path => existsSync(path))
+  const configured = usual === undefined ? undefined : socketPath(dataDirOf(usual, env))
+  const running = runningSockets()
+  if (configured !== undefined && (running.length === 0 || existsSync(configured))) return configured
+  const places = [...usualConfigs(env), ...usualSockets(env)].join(', ')
+  const which =
+    running.length === 0 ? 'If one runs, name it with' : `Daemons run at ${running.join(', ')}: name one with`
+  throw new UsageError(
+    `no daemon found at the default paths (${places}). ${which} --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
+  )
+}
+
+/** In the kernel's list of sockets, matches sockets on which a daemon listens. */
+const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
+
+/** Sockets of local daemons that this user may connect to. Empty except on Linux, because only Linux lists sockets. */
+function runningSockets(): string[] {
+  const mayAsk = (path: string) => {
+    try {
+      accessSync(path, constants.W_OK)
+      return true
+    } catch {
+      return false
+    }
+  }
+  try {
+    const paths = [...readFileSync('/proc/net/unix', 'utf8').matchAll(LISTENING)].map(([, path]) => path!)
+    return [...new Set(paths)].filter(mayAsk).sort()
+  } catch {
+    return []
+  }
+}
+
+/**
+ * Identifies a socket, because several paths may lead to it (systemd links folders). Undefined if the socket is gone.
+ */
+function inodeOf(path: string): string | undefined {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  return stat && `${stat.dev}:${stat.ino}`
+}
+
+/** Describes the daemons other than the one at a default path. `command`: a command that inspects them. */
+export interface OtherDaemons {
+  readonly text: string
+  readonly command: string
+}
+
+/** Undefined if no other daemon runs, or if the user selected a daemon. */
+export function otherDaemons(options: DaemonOptions, found: string, env: Io['env']): OtherDaemons | undefined {
+  const { config, socket } = selected(options, env)
+  if (config !== undefined || socket !== undefined) return undefined
+  const others = runningSockets().filter(path => ![inodeOf(found), undefined].includes(inodeOf(path)))
+  const [only, ...more] = others
+  if (only === undefined) return undefined
+  if (more.length === 0)
+    return { text: 'Another daemon runs on this machine', command: `sluice status --socket ${shellWord(only)}` }
+  const text = `${others.length} other daemons run on this machine, at ${others.join(', ')}`
+  return { text, command: 'sluice status --socket PATH' }
+}
+
+/** The default paths of the configuration: the user's own one first. */
+function usualConfigs(env: Io['env']): string[] {
+  const folder = userConfigs(env)
+  return [...(folder === undefined ? [] : [join(folder, 'sluice.yaml')]), MACHINE_CONFIG]
+}
+
+function usualSockets(env: Io['env']): string[] {
+  const [own] = usualConfigs(env)
+  const state = userState(own!, env)
+  const folders = ['/run/sluice', '/var/lib/sluice', ...(state === undefined ? [] : [state]), 'state']
+  return folders.map(socketPath)
+}
+
+/** The configuration at a default path. Throws UsageError if there is none. */
+export function usualConfig(command: string, env: Io['env']): string {
+  const paths = usualConfigs(env)
+  const found = paths.find(path => existsSync(path))
+  if (found !== undefined) return found
+  throw new UsageError(`FILE is missing, and there is no ${paths.join(' or ')}: name a configuration`, command)
+}
+
+/** The socket at one of the default paths. Undefined if no such socket exists. */
+export const usualSocket = (env: Io['env']): string | undefined => usualSockets(env).find(path => existsSync(path))
+
+/** Sends a request to the daemon. Resolves before the body of the response is read. Errors say what to do. */
+export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
+  try {
+    return await askSocket(socket, { path, signal })
+  } catch (error) {
+    throw new Error(advice(socket, error), { cause: error })
+  }
+}
+
+function advice(socket: string, error: unknown): string {
+  switch (errorCode(error)) {
+    case 'ENOENT':
+      return `there is no daemon at ${socket}: it does not run, or has another data_dir`
+    case 'ECONNREFUSED':
+      return `the daemon of ${socket} does not run any more`
+    case 'EACCES':
+      return `only the user of the daemon can use ${socket}: run this as that user, or as root`
+    default:
+      return `the daemon at ${socket} does not answer`
+  }
+}

@@ -1,0 +1,26 @@
+import type { Status as StatusDocument } from '../../../daemon/status/status.js'
+import type { PageData } from '../../server/data.js'
+import type { Seconds } from '../../server/second.js'
+import type { PageWatch } from '../../server/watch/watch.js'
+
+export type { Problem } from '../../../daemon/status/problems.js'
+export type { Books, ComponentStatus as Component } from '../../../daemon/status/status.js'
+/** Responses of the daemon. The page takes only their types from it, so that the two always agree. */
+export type { ComponentPage as Detail } from '../../server/component.js'
+export type { AllHistory as Histories, ComponentHistory as History } from '../../server/history.js'
+export type { Finding as Found, Step } from '../../server/watch/find.js'
+export type { KeyEvents, ThrottleKey as Bucket, WhatIf } from '../../server/watch/throttle-watch.js'
+
+type Answer<T extends (...args: never) => unknown> = NonNullable<Awaited<ReturnType<T>>>
+
+/** Without series in the stream of changes. */
+export type Status = Omit<StatusDocument, 'series'> & Partial<Pick<StatusDocument, 'series'>>
+export type Destination = Status['destinations'][number]
+export type Sample = StatusDocument['series'][string][number]
+export type Throttle = Answer<PageData['throttle']>
+export type DeadLetters = Answer<PageData['letters']>
+export type Evidence = Answer<PageWatch['evidence']>
+export type Second = Answer<Seconds['next']>
+
+/** For each step, the events per second (for `in_flight`, the number of events), or null if the step is unknown. */
+export type Values = readonly (number | null)[]

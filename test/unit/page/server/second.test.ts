@@ -1,0 +1,45 @@
+import t from 'tap'
+import { ComponentSet } from '../../../../src/engine/flow/counters.js'
+import { Seconds } from '../../../../src/page/server/second.js'
+import { ManualTime } from '../../../support/manual-time.js'
+
+t.test('the numbers of a second', async t => {
+  const set = new ComponentSet()
+  const time = new ManualTime()
+  const [source, up] = [set.component('in', 'source', 'file'), set.component('up', 'destination', 'http')]
+  source.read(12, 120, false)
+  up.arrived(12, 120)
+  up.sent(7, 70)
+  up.discarded('status_400', 2, 20)
+  up.gauge('sluice_component_utilization', '', () => 0.25)
+  up.gauge('sluice_delivery_requests_in_flight', '', () => 2)
+  up.gauge('sluice_delivery_max_in_flight', '', () => 4)
+  up.gauge('sluice_delivery_oldest_event_age_seconds', '', () => 1.5)
+  up.gauge('sluice_buffer_bytes', '', () => Number.NaN)
+  up.gauges('sluice_dead_letters', '', () => [1, 2].map(value => ({ labels: { reason: `${value}` }, value })))
+  for (const reason of ['a', 'b']) up.counter('sluice_delivery_retries_total', '', { reason }).value = 3
+  const seconds = new Seconds(time)
+  const totals = { received: 12, passed: 7, discarded: { up: { status_400: 2 } }, delivered: { up: 7 }, undelivered: 3 }
+  const attempts = up.histogram('sluice_delivery_attempt_seconds', '', [0.1, 1])
+  const next = () => JSON.parse(JSON.stringify(seconds.next([source, up], totals)))
+  t.same(next(), {
+    at: time.wall(),
+    books: { ...totals, in_flight: 3 },
+    components: { in: [12, 12, 0, 0, null], up: [12, 7, 2, 12, 250] },
+    destinations: {
+      up: { in_flight: 2, allowed: 4, retries: 6, oldest_ms: 1500, buffered_bytes: 0, dead_letters: 3 },
+    },
+  })
+  for (let i = 0; i < 98; i++) attempts.observe(0.05)
+  for (let i = 0; i < 2; i++) attempts.observe(0.5)
+  const { up: busy } = next().destinations
+  t.equal(busy.p50_ms, Math.round((100 * 50) / 98))
+  t.equal(busy.p99_ms, 100 + 450)
+  for (let i = 0; i < 3; i++) attempts.observe(9)
+  t.equal(next().destinations.up.p99_ms, 1000, 'the bound of the last bucket')
+  await time.advance(10_000)
+  t.ok('p50_ms' in next().destinations.up, 'for ten seconds at least')
+  await time.advance(10_000)
+  t.notOk('p50_ms' in next().destinations.up, 'and for twenty at most')
+  t.equal(seconds.next([], undefined).books, undefined, 'while no pipeline runs')
+})
