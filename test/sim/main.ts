@@ -10,7 +10,7 @@ const USAGE = `Usage: npm run sim -- [options]
   --seeds N     how many seeds (default: 5000; with --files 2000)
   --from N      the first one (default: 1)
   --seconds N   as many seeds as fit in this time
-  --seed N      one seed, with a trace of all that happened
+  --seed N      one seed, with a trace of all that happened; N,N… several without
   --fingerprints  says of each seed what is the same whenever it runs
   --files       the file source alone, on logs that are written and rotated
   --errors      with --files: single calls fail
@@ -36,11 +36,16 @@ async function main(): Promise<number> {
   const { seed, from, seconds, files, errors, trace, fingerprints } = options
   const simulation = files ? (await import('./files/files.js')).files(errors) : (await import('./engine.js')).engine()
   if (seed !== undefined) {
-    const result = await simulation.run(numberOf('--seed', seed), true)
-    for (const line of result.trace) say(line)
-    for (const text of result.violations) say(`VIOLATION ${text}`)
-    say(lastLine(result))
-    return result.violations.length > 0 ? 1 : 0
+    const seeds = seed.split(',')
+    let code = 0
+    for (const one of seeds) {
+      const result = await simulation.run(numberOf('--seed', one), seeds.length === 1)
+      for (const line of result.trace) say(line)
+      for (const text of result.violations) say(`VIOLATION ${text}`)
+      say(lastLine(result))
+      if (result.violations.length > 0) code = 1
+    }
+    return code
   }
   const seeds = numberOf('--seeds', options.seeds, seconds > 0 ? Number.POSITIVE_INFINITY : simulation.seeds)
   const began = real()
