@@ -402,7 +402,7 @@ export class OpenFiles {
       if (tailer) this.forget(tailer)
       return
     }
-    let tailer = this.#tailerOf(stat, key)
+    let tailer = this.#tailerOf(path, stat)
     const isNew = !tailer && !result && !this.#options.saved.known(stat)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
@@ -417,9 +417,8 @@ export class OpenFiles {
     this.#seen(tailer, path, changed ?? true)
   }
 
-  isRead(stat: BigIntStats): boolean {
-    const tailer = this.#tailers.get(keyOf(stat))
-    return tailer !== undefined && (tailer.isOpen || !isOther(stat, tailer.birth))
+  isRead(path: string, stat: BigIntStats): boolean {
+    return this.#tailers.get(keyOf(stat))?.mayBe(path, stat) === true
   }
 
   /** Whether the file has a saved position. If it is shorter, its inode may have been reused. */
@@ -435,10 +434,9 @@ export class OpenFiles {
   /**
    * The tailer of the file. If the inode was reused, gives the tailer of the earlier file another key.
    */
-  #tailerOf(stat: BigIntStats, key = keyOf(stat)): Tailer | undefined {
-    const tailer = this.#tailers.get(key)
-    // While a file is open, its inode is not reused.
-    if (!tailer || tailer.isOpen || !isOther(stat, tailer.birth)) return tailer
+  #tailerOf(path: string, stat: BigIntStats): Tailer | undefined {
+    const tailer = this.#tailers.get(keyOf(stat))
+    if (!tailer || tailer.mayBe(path, stat)) return tailer
     this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')
     this.#rekey(tailer, () => tailer.leave())
     for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
@@ -471,7 +469,7 @@ export class OpenFiles {
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
-      const known = this.#tailerOf(stat) ?? this.#mountedAgain(fd, stat, path)
+      const known = this.#tailerOf(path, stat) ?? this.#mountedAgain(fd, stat, path)
       known?.look(stat)
       if (known || !stat.isFile()) return known
       const remembered = saved.find(stat.dev, stat.ino, path)
@@ -707,7 +705,7 @@ export class OpenFiles {
     try {
       descriptors.makeRoom()
       // An earlier file may have had the same inode.
-      const known = this.#tailerOf(stat)
+      const known = this.#tailerOf(path, stat)
       if (known && known !== tailer) return false
       const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, context.reach)
       if (fd === undefined) return false

@@ -20,6 +20,7 @@ import {
   firstBytes,
   type Identity,
   isCopyOnly,
+  isOther,
   same,
   startsWith,
   tailOf,
@@ -29,6 +30,7 @@ import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { ON_THE_WAY } from '../rotation/copy.js'
 import type { Mark } from '../rotation/match.js'
+import { mayBecome } from '../rotation/names.js'
 import { Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
 import { Hole } from './hole.js'
@@ -134,6 +136,11 @@ class OwnTailer extends KnownFile {
   /** Whether `read` was called, and `take` was not called after that. */
   get hasPortion(): boolean {
     return this.#portion.isBegun
+  }
+
+  /** Whether the file at `path`, which has the inode of this file, may be this file. An open file keeps its inode. */
+  mayBe(path: string, stat: BigIntStats): boolean {
+    return this.isOpen || (!isOther(stat, this.birth) && mayBecome(this.path, path))
   }
 
   get isOpen(): boolean {

@@ -164,7 +164,7 @@ export class Newcomers {
     const isChanging = clock.now() - state.since < SETTLE_MS
     if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
     // A file that was found or became readable during the search must be compared first.
-    if (of === undefined) return size === 0n || isCompared || files.isRead(stat) ? 'new' : 'later'
+    if (of === undefined) return size === 0n || isCompared || files.isRead(path, stat) ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 

@@ -6,7 +6,7 @@ import { lstatSync, orNone, unlessSilent } from '../../../lib/files/disk/disk.js
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import type { Remote } from '../discovery/remote.js'
-import { FINGERPRINT_BYTES, identityOf, isOther, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { FINGERPRINT_BYTES, identityOf, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
@@ -18,7 +18,7 @@ import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
-import { compareAge, isRotatedName, mayBecome, stemOf, stemsWithin } from './names.js'
+import { compareAge, isRotatedName, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { Owners } from './owners.js'
 import { planOf } from './plan.js'
@@ -240,7 +240,7 @@ export class Search {
     for (const tailer of closed) {
       if (slices.due) await slices.pause()
       const one = byKey.get(tailer.key)
-      if (!one || tailer.isOpen || isOther(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
+      if (!one || tailer.isOpen || !tailer.mayBe(one.path, one.stat)) continue
       tailer.rename(one.path)
       if (!tailer.look(one.stat)) continue
       there.add(tailer)
@@ -308,7 +308,7 @@ export class Search {
     const foreign: { readonly file: string }[] = []
     for (const one of listed) {
       if (slices.due) await slices.pause()
-      if (files.isRead(one.stat) || files.isSaved(one.stat, one.path)) continue
+      if (files.isRead(one.path, one.stat) || files.isSaved(one.stat, one.path)) continue
       if (this.newcomers.has(one.path) || (owners.mayBeCopy(one) && isOwnLink(one, owners))) others.push(one)
       else foreign.push(...owners.describe(one))
     }
@@ -471,8 +471,7 @@ export class Search {
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES)
         this.#ask(tailer, () => tailer.holds())
       const there = byKey.get(tailer.key)
-      const isIt = there && mayBecome(tailer.path, there.path) && !isOther(there.stat, tailer.birth)
-      add(ofTailer(tailer, isIt ? there : undefined))
+      add(ofTailer(tailer, there && tailer.mayBe(there.path, there.stat) ? there : undefined))
     }
     const { lookedAt } = this.#options.saved
     const entries = [...there].filter(one => 'offset' in one)

@@ -968,3 +968,26 @@ for (const isCompressed of [true, false])
       await run.stop()
     },
   )
+
+t.test('without birth times, a compressed file gets the inode of an empty file that was rotated unseen', async t => {
+  hideBirthTimes(t)
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [join(dir, '*.log*')], max_open_files: 1 })
+  await settled(run, 10)
+  await laterFiles(dir)
+  rotate(path, [])
+  rotate(path, two)
+  await settled(run, 20)
+  await run.scanned(2)
+  // It is overwritten, as if it were a new file.
+  writeFileSync(`${path}.1`, gzipSync(asText(three)))
+  renameSync(`${path}.1`, `${path}.3.gz`)
+  await run.scanned(5)
+  appendFileSync(path, 'last\n')
+  await until('the last line', () => run.out.texts().includes('last'))
+  const wanted = [...one, ...two, ...three, 'last']
+  t.same(run.out.texts().filter(text => !wanted.includes(text)), [])
+  await run.stop()
+})
