@@ -67,8 +67,10 @@ export class CurrentNames {
 
   set(path: string, tailer: Tailer): void {
     if (this.#paths.get(path) !== tailer) this.vacate(path)
-    this.#paths.set(path, tailer)
     const former = this.#former.get(path)
+    // Another file had the name, and was not opened in this run.
+    if (!former && tailer.isNew && !this.#paths.has(path) && this.#files.isName(path)) this.#files.displace(path)
+    this.#paths.set(path, tailer)
     if (former) this.#succeed(path, former)
   }
 
