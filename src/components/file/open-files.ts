@@ -606,7 +606,11 @@ export class OpenFiles {
     } finally {
       if (verdict !== 'same') this.#options.descriptors.close(tailer)
     }
-    if (verdict) this.#resumed(path, entry, verdict)
+    if (verdict) {
+      this.#resumed(path, entry, verdict)
+      // What the file holds now has not been read.
+      this.displace(entry.file ?? entry.path, Number(stat.birthtimeNs || stat.mtimeNs) / 1e6)
+    }
     return false
   }
 

@@ -228,8 +228,10 @@ export class Search {
       if (!one || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
       this.#there.add(entry)
-      // If the file was renamed just before the stop, a program may still write to it.
-      if (Number(one.stat.size) > entry.offset || entry.away === undefined) grown.push({ one, entry })
+      // If the file was renamed just before the stop, a program may still write to it. Without a birth time, a file that
+      // was written after this one was released may be another one with its inode.
+      const isWritten = entry.birth === '0' && Number(one.stat.mtimeNs) / 1e6 > (entry.away ?? 0)
+      if (Number(one.stat.size) > entry.offset || entry.away === undefined || isWritten) grown.push({ one, entry })
     }
     // If several files had the same name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))

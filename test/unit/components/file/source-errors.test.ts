@@ -11,7 +11,7 @@ import fs, {
   writeFileSync,
 } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { guardBy, orNone } from '../../../../src/lib/files/disk/disk.js'
@@ -1008,5 +1008,48 @@ t.test('a file that was renamed during a stop cannot be opened, and two files ge
   opened.end()
   await settled(run, 21)
   t.same(run.out.texts().sort(), ['more', ...two, ...three].sort())
+  await run.stop()
+})
+
+for (const births of ['kept', 'hidden'] as const)
+  t.test(`a file is overwritten during a stop, and renamed before it can be opened, birth times: ${births}`, async t => {
+    if (births === 'hidden') hideBirthTimes(t)
+    refuseWatches(t)
+    const { path, options, checkpoints } = await readBefore(t, one)
+    writeFileSync(path, asText([...two, ...two]))
+    const { ino } = statSync(path)
+    const isIt = (file: unknown) => fs.existsSync(String(file)) && statSync(String(file)).ino === ino
+    const opened = fail(t, 'EIO', ['openSync'], isIt)
+    const run = await start(options, checkpoints)
+    await run.scanned(3)
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, asText(three))
+    await settled(run, 10)
+    await laterFiles(dirname(path))
+    await run.scanned(5)
+    opened.end()
+    await settled(run, 30)
+    t.same(run.out.texts().sort(), [...two, ...two, ...three].sort())
+    await run.stop()
+  })
+
+t.test('without birth times, a file of the same size gets the inode of a released one, and is rotated unseen', async t => {
+  hideBirthTimes(t)
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const run = await start({ include: [path], rotate_wait: '10ms' })
+  await settled(run, 10)
+  rotate(path, two)
+  await settled(run, 20)
+  await until('the first one to be released', () => run.value('sluice_files_watched') === 1)
+  await laterFiles(dir)
+  renameSync(path, `${path}.2`)
+  // It is overwritten, as if it were a new file.
+  const other = one.map(line => line.replace('one', 'uno'))
+  writeFileSync(`${path}.1`, asText(other))
+  writeFileSync(path, asText(three))
+  await settled(run, 40)
+  t.same(run.out.texts().sort(), [...one, ...two, ...other, ...three].sort())
   await run.stop()
 })
