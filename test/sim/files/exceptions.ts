@@ -94,8 +94,8 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: ({ rotation }, { wasUnread }) => rotation.how === 'copy' && wasUnread === true,
   },
   {
-    // Files that cannot be read do not delay others.
-    name: 'lines of a file that could not be examined, opened or read come out of order',
+    // Files that cannot be read do not delay others, and do not wait for files that were rotated meanwhile.
+    name: 'lines of a file that could not be examined, opened or read come out of order, or files before it do',
     seed: 96,
     promises: ['order'],
     applies: (_plan, { wasRefused }) => wasRefused === true,

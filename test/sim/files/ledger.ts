@@ -25,7 +25,7 @@ export interface Line {
   wasCompressed: boolean
   /** Whether the source knew that the file had it when that was renamed, deleted or truncated; undefined: it was not. */
   wasSeen: boolean | undefined
-  /** Whether a call about its file failed, and the file has not been read since, while it was not delivered. */
+  /** Whether a call about its file failed, and no line of the file has arrived since, while it was not delivered. */
   wasRefused: boolean
   /** Whether a call about a file that had it failed. */
   hadErrors: boolean
@@ -40,7 +40,7 @@ export class Ledger {
   readonly #logs = new Map<string, Line[]>()
   /** The lines in each file, with the offsets of their ends. */
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
-  /** The files about which a call failed, and that have not been read since. */
+  /** The files about which a call failed, and of which no line has arrived since. */
   readonly #refused = new Set<FileNode>()
   /** Parts of lines that a truncation tore. */
   readonly #torn: string[] = []
@@ -118,11 +118,6 @@ export class Ledger {
     }
   }
 
-  /** The file was read. */
-  wasRead(node: FileNode): void {
-    this.#refused.delete(node)
-  }
-
   /** A truncation may have torn this line. */
   tore({ text }: Line): void {
     this.#torn.push(text)
@@ -160,12 +155,14 @@ export class Ledger {
     if (line.arrivals > 1 && !line.mayRepeat)
       this.#exceptions.violate('twice', `twice: ${log}-${number} under ${path}`, line)
     line.mayRepeat = false
+    for (const node of this.#refused) if (this.#in(node).some(one => one.line === line)) this.#refused.delete(node)
     if (line.isOptional || line.arrivals > 1) return line
     const last = this.#last.get(path)
     if (last && last.log === log && last.number > line.number) {
       const text = `order: ${log}-${number} came after ${log}-${last.number} under ${path}`
       const wasCompressed = line.wasCompressed || last.wasCompressed
-      this.#exceptions.violate('order', text, { ...line, wasCompressed })
+      const wasRefused = line.wasRefused || last.wasRefused
+      this.#exceptions.violate('order', text, { ...line, wasCompressed, wasRefused })
     }
     this.#last.set(path, line)
     return line

@@ -142,7 +142,6 @@ class Run {
       throw failed('EINTR', call, path)
     }
     this.#errors?.check(call, path, opened)
-    if (call === 'read' && opened?.node instanceof FileNode) this.ledger.wasRead(opened.node)
     if (this.#tailing.isStopping) return
     this.#folder.seen(path, call)
   }
