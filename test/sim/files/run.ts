@@ -1,5 +1,5 @@
 import './gunzip.js'
-import { FileNode, failed } from '../disk.js'
+import { failed } from '../disk.js'
 import { Disk, type Opened } from '../disk-calls.js'
 import { enter } from '../globals.js'
 import { mount } from '../patched-fs.js'

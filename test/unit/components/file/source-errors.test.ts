@@ -988,7 +988,10 @@ t.test('without birth times, a compressed file gets the inode of an empty file t
   appendFileSync(path, 'last\n')
   await until('the last line', () => run.out.texts().includes('last'))
   const wanted = [...one, ...two, ...three, 'last']
-  t.same(run.out.texts().filter(text => !wanted.includes(text)), [])
+  t.same(
+    run.out.texts().filter(text => !wanted.includes(text)),
+    [],
+  )
   await run.stop()
 })
 
@@ -1012,7 +1015,7 @@ t.test('a file that was renamed during a stop cannot be opened, and two files ge
 })
 
 for (const births of ['kept', 'hidden'] as const)
-  t.test(`a file is overwritten during a stop, and renamed before it can be opened, birth times: ${births}`, async t => {
+  t.test(`a file is overwritten during a stop, and renamed before it is opened, birth times: ${births}`, async t => {
     if (births === 'hidden') hideBirthTimes(t)
     refuseWatches(t)
     const { path, options, checkpoints } = await readBefore(t, one)
@@ -1033,7 +1036,7 @@ for (const births of ['kept', 'hidden'] as const)
     await run.stop()
   })
 
-t.test('without birth times, a file of the same size gets the inode of a released one, and is rotated unseen', async t => {
+t.test('without birth times, a file gets the inode and size of a released one, and is rotated unseen', async t => {
   hideBirthTimes(t)
   refuseWatches(t)
   const dir = testFolder(t, { 'app.log': asText(one) })
