@@ -35,18 +35,16 @@ const built = join(import.meta.dirname, '..')
 
 /** Tests of the service that ask a store. With SQLite they run as unit tests. */
 const SUITE = [
-  'service/api/store',
-  'service/api/nodes',
-  'service/api/transfer',
-  ...['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
-  ...['contract', 'spec'].map(name => `service/api/http/${name}`),
-  'service/serve/ingest',
+  ['store', 'nodes', 'transfer'].map(name => `service/api/${name}`),
+  ['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
+  ['contract', 'spec'].map(name => `service/api/http/${name}`),
+  ['service/serve/ingest'],
 ]
 
-/** Runs a test of the service, and resolves with what failed. */
-async function run(name: string, folder: string, env: NodeJS.ProcessEnv): Promise<string> {
-  const file = join(built, 'unit', `${name}.test.js`)
-  const child = spawn(process.execPath, [file], {
+/** Runs tests of the service in one process, and resolves with what failed. */
+async function run(names: readonly string[], folder: string, env: NodeJS.ProcessEnv): Promise<string> {
+  const files = names.map(name => join(built, 'unit', `${name}.test.js`))
+  const child = spawn(process.execPath, [join(built, 'support/room.js'), names.join(), ...files], {
     cwd: checkout,
     env: { ...process.env, TAP_CWD: folder, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -83,7 +81,7 @@ t.test('the service does the same on PostgreSQL, with every statement', async t 
   const file = join(folder, 'statements')
   // With SQLite, drawn tests draw more.
   const env = { [STATEMENTS]: file, [SERVER]: JSON.stringify(server.options), SLUICE_SHORT: '1' }
-  await inTurns(SUITE, 2, async name => t.equal(await run(name, folder, env), '', name))
+  await inTurns(SUITE, 2, async names => t.equal(await run(names, folder, env), '', names.join()))
   const ran = [...new Set(readFileSync(file, 'utf8').split('\n'))]
   const statements = statementsOfSource()
   t.ok(statements.length > 60, `${statements.length} statements`)
