@@ -9,6 +9,7 @@ import { checkCodec, checkDestination, checkProcessor, loadPlugin } from '../../
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { docBlocks, fileName } from '../support/doc-blocks.js'
+import { rounds } from '../support/long-test.js'
 import { parsedLines } from '../support/parsed-lines.js'
 import { sluice } from '../support/sluice.js'
 
@@ -38,7 +39,7 @@ const KINDS = [
   ['source', true],
   ['codec', true],
 ] as const
-for (const [kind, typed] of process.env.CI ? KINDS : KINDS.slice(0, 2)) {
+for (const [kind, typed] of KINDS.slice(0, rounds(KINDS.length, 2))) {
   const name = `my_${kind}`
   t.test(`sluice new ${kind}${typed ? ' --typescript' : ''}: all of it works as it is written`, async t => {
     await withDaemonBeside(t)
