@@ -131,7 +131,7 @@ export class OpenFiles {
 
   get displaced(): Displaced[] {
     const unexamined = Array.from(this.#unexamined, ([path, since]) => ({ path, since }))
-    return [...this.#search.unseen.displacements, ...this.#names.vacant, ...unexamined]
+    return [...this.#search.displacements, ...this.#names.vacant, ...unexamined]
   }
 
   /** All files that had this name before this time were seen under it. Wall clock in milliseconds. */
@@ -248,7 +248,7 @@ export class OpenFiles {
       descriptors.lookAgain()
     }
     const closed = await this.#detached.visit(unseen, slices)
-    await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
+    await this.#search.run(closed, thorough, slices)
     await this.#findOverwritten(slices)
     for (const tailer of held) if (!this.#search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
     // In the first sweep, nothing was read yet. So these files can still wait for files that were rotated unseen.

@@ -1,9 +1,8 @@
-import { basename, dirname } from 'node:path'
+import { dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
-import { existsSync, orNone, withFile } from '../../../lib/files/disk/disk.js'
-import { formatOfName } from '../compression.js'
+import { orNone, withFile } from '../../../lib/files/disk/disk.js'
+import { formatOf } from '../compression.js'
 import {
-  CLOCK_MS,
   COPY_ONLY,
   FINGERPRINT_BYTES,
   fingerprint,
@@ -13,16 +12,18 @@ import {
   NO_BYTES,
   same,
 } from '../identity.js'
+import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Entry, entryKey } from '../saved.js'
+import { type Displaced, type Entry, entryKey } from '../saved.js'
 import type { Candidates, CandidatesOptions, Compressed, Listed, Place } from './candidates.js'
 import { isCompressed } from './candidates.js'
 import { Copy, versionOf } from './copy.js'
 import type { Hidden } from './hidden.js'
-import { isRotatedName } from './names.js'
-import type { Step } from './plan.js'
-import type { Folder, SearchOptions } from './search.js'
-import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
+import type { Folder, Waiting } from './look.js'
+import type { Newcomers } from './newcomers.js'
+import type { Found, Step, Verdict } from './plan.js'
+import type { SearchOptions } from './search.js'
+import { nameOf, ofTailer, type Subject } from './subjects.js'
 import type { Unseen } from './unseen.js'
 
 /** Maximum number of bytes that one compressed byte inflates to. A damaged file may state a larger size. */
@@ -31,11 +32,8 @@ const MOST_INFLATED = 1032
 interface ApplyOptions extends SearchOptions, CandidatesOptions {
   readonly candidates: Candidates
   readonly hidden: Hidden
+  readonly newcomers: Newcomers
   readonly unseen: Unseen
-  /** Whether the folder cannot be listed. Nothing there counts as gone. */
-  isUnlisted(folder: string): boolean
-  /** The paths that could not be examined, and may lead to a file that had this name. */
-  unexaminedOf(name: string): readonly string[]
 }
 
 /**
@@ -52,26 +50,36 @@ export class Apply {
   step(step: Step, folder: Folder): boolean {
     const { file } = step
     const { tailer, entry } = file
-    switch (step.do) {
-      case 'note':
-        tailer?.noteCopy(step.place.size, size => orNone(() => file.markIn(size)))
-        return true
-      case 'claim':
-        this.#setClaim(file, step.claimed)
-        return true
-      case 'release':
-        // The files after it must not wait.
-        if (this.#options.isUnlisted(folder.path)) tailer?.wasSought(false)
-        else if (tailer) this.#release(tailer, folder)
-        else if (this.isCurrent(entry!)) this.#lose(entry!, folder)
-        return true
+    if (step.do === 'note') {
+      tailer?.noteCopy(step.place.size, size => orNone(() => file.markIn(size)))
+      return true
+    }
+    if (step.do === 'claim') {
+      this.#setClaim(file, step.claimed)
+      return true
     }
     if (tailer ? tailer.isOpen : !this.isCurrent(entry!)) return true
-    if (step.do === 'continue')
-      return tailer ? this.#continue(tailer, step.place) : this.#continueEntry(entry!, step.place)
-    // A batch came back while the files were compared, so the copy may have what must be read again.
-    if (tailer && tailer.at < file.position.offset) return false
-    if (!step.place.isCompressed) this.#putEnd(step.place, tailer ? tailer.origin.path! : nameOf(entry!))
+    switch (step.do) {
+      case 'continue':
+        return tailer ? this.#continue(tailer, step.place) : this.#continueEntry(entry!, step.place)
+      case 'end':
+        // A batch came back while the files were compared, so the copy may have what must be read again.
+        if (tailer && tailer.at < file.position.offset) return false
+        if (!step.place.isCompressed) this.#putEnd(step.place, tailer ? tailer.origin.path! : nameOf(entry!))
+        return true
+      case 'hide':
+        this.#options.hidden.add(entry!, step.hiding)
+        return true
+      case 'lose':
+        this.#reportLost(entry!)
+        return true
+      case 'miss':
+        // The files after it must not wait.
+        tailer?.wasSought(false)
+        return true
+    }
+    if (step.do === 'seek') this.#options.unseen.displaced(step.name, step.since)
+    if (tailer) this.#release(tailer, folder, step.do === 'seek')
     return true
   }
 
@@ -128,10 +136,45 @@ export class Apply {
     this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
   }
 
+  /** Ends the search for a displaced name, and reads the files that had it. `unexamined`: paths that may lead to some. */
+  readUnseen({ path, since }: Displaced, { read, hidden }: Found, unexamined: readonly string[]): void {
+    const { unseen, problems, hidden: known, context } = this.#options
+    for (const one of hidden)
+      if (isOfSystem(one.error)) known.addDisplaced(one.path, { path, since })
+      else problems.hidden(one.path, one.error)
+    for (const one of unexamined) known.addDisplaced(one, { path, since })
+    if (hidden.length + unexamined.length > 0) context.checkpoints.changed()
+    unseen.end(path)
+    let unread = read.length
+    try {
+      for (const place of read) if (this.#readNew(path, place)) unread--
+    } finally {
+      if (unread > 0) unseen.displaced(path, since)
+    }
+  }
+
+  /** Carries out what was decided about a new file. `place`: the file if nothing has claimed it. */
+  takeUp({ path, stat, first }: Waiting, verdict: Verdict, place: Place | undefined): void {
+    const { newcomers, problems, files } = this.#options
+    const kind = newcomers.kindOf(path)
+    if (verdict === 'wait' || kind === undefined) return
+    if (verdict === 'new' || verdict === 'unread') {
+      newcomers.over(path)
+      newcomers.forget(stat)
+      files.examine(path, kind, verdict)
+      return
+    }
+    newcomers.over(path, stat, first && formatOf(first) !== undefined)
+    if (verdict === 'UTF-16') problems.refused(path)
+    else if (verdict === 'format' || verdict === 'old') problems.compressed(path, verdict)
+    else if (verdict === 'inflate' && place && isCompressed(place) && !this.#isKnownByLink(place))
+      this.#inflate(path, place)
+  }
+
   /** Reads a file that was not seen before. */
-  readUnseen(name: string, place: Place): boolean {
+  #readNew(name: string, place: Place): boolean {
     if (isCompressed(place)) {
-      this.inflate(name, place)
+      this.#inflate(name, place)
       return true
     }
     const { path, stat } = place
@@ -139,7 +182,7 @@ export class Apply {
   }
 
   /** Whether the compressed file is or was read under another name. A file may have names in several folders. */
-  isKnownByLink(place: Compressed): boolean {
+  #isKnownByLink(place: Compressed): boolean {
     for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
     for (const { claimed, dev, birth, head } of this.#options.saved.entries())
       if (
@@ -153,7 +196,7 @@ export class Apply {
   }
 
   /** Reads a compressed file from its beginning. Its events have the file name `name`. */
-  inflate(name: string, place: Compressed): void {
+  #inflate(name: string, place: Compressed): void {
     const { log } = this.#options.context
     const { path, stat, size, uid } = place
     const known = { uid, ...(size <= MOST_INFLATED * Number(stat.size) && { size }) }
@@ -200,54 +243,18 @@ export class Apply {
     return true
   }
 
-  /** Called when no copy has the rest of a closed file. */
-  #release(tailer: Tailer, folder: Folder): void {
-    if (tailer.isOpen || tailer.copy) return
-    tailer.wasSought(folder.byKey.get(tailer.key)?.path === tailer.path)
-    const { head, birth, size, truncatedSince, origin, path } = tailer
-    if (this.#options.unexaminedOf(origin.path ?? path).length > 0) return
-    const wasOpened = head.bytes > 0 || truncatedSince !== undefined
-    // An empty file may have been written, compressed and removed since the last look.
-    const mayHaveBytes = size > 0 || !folder.byKey.has(tailer.key)
-    if (!wasOpened && mayHaveBytes && this.#seekUnopened(origin.path ?? path, birth, folder)) {
-      this.#options.files.forget(tailer)
+  /** Called when no copy has the rest of a closed file. `isSought`: an unknown compressed file may be its copy. */
+  #release(tailer: Tailer, { byKey }: Folder, isSought: boolean): void {
+    if (tailer.copy) return
+    const { files, onEnd } = this.#options
+    tailer.wasSought(byKey.get(tailer.key)?.path === tailer.path)
+    if (isSought) {
+      files.forget(tailer)
       return
     }
     // The rest of the line may be in a copy that cannot be read now.
-    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !this.mayHideRestOf(tailer))
-      this.#options.onEnd(tailer)
-    this.#options.files.retire(tailer)
-  }
-
-  #lose(entry: Entry, folder: Folder): void {
-    if (this.#options.unexaminedOf(nameOf(entry)).length > 0) {
-      this.#options.hidden.addUnopened(entry)
-      return
-    }
-    const isHidden =
-      entry.away === undefined &&
-      this.#options.hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
-    const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
-    if (!isLost || !existsSync(folder.path)) return
-    const isSought = entry.head.bytes === 0 && this.#seekUnopened(nameOf(entry), BigInt(entry.birth), folder)
-    if (!isSought) this.#reportLost(entry)
-  }
-
-  /**
-   * Looks for a copy of a file that was never opened. Any compressed file that was made after the birth of this file
-   * may be its copy. Returns whether such a compressed file exists.
-   */
-  #seekUnopened(name: string, birth: bigint, { listed, owners }: Folder): boolean {
-    if (birth === 0n) return false
-    const since = Number(birth) / 1e6
-    const mayBe = ({ name: found, stat: { birthtimeNs, mtimeNs, uid } }: Listed) =>
-      formatOfName(found) !== undefined &&
-      isRotatedName(found, basename(name)) &&
-      owners.allow(basename(name), uid) &&
-      Number(birthtimeNs || mtimeNs) / 1e6 >= since - CLOCK_MS
-    if (!listed.some(mayBe)) return false
-    this.#options.unseen.displaced(name, since)
-    return true
+    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !this.mayHideRestOf(tailer)) onEnd(tailer)
+    files.retire(tailer)
   }
 
   #reportLost(entry: Entry): void {

@@ -1,30 +1,41 @@
 import type { BigIntStats } from 'node:fs'
-import { dirname } from 'node:path'
-import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
+import { errorCode } from '../../../core/errors.js'
+import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
-import { type Entry, entryKey } from '../saved.js'
+import { type Displaced, type Entry, entryKey } from '../saved.js'
 import type { Listed, Unreadable } from './candidates.js'
 import type { Known } from './match.js'
-import { isRotatedName } from './names.js'
-import { mayBeMadeBy } from './owners.js'
+import { mayHide } from './plan.js'
+
+interface HiddenOptions {
+  readonly problems: PathProblems
+  readonly remote: Remote
+  open(path: string): number
+}
+
+/** If there is no `stat`, the file could not be examined. */
+type Hiding = Partial<Pick<Unreadable, 'stat' | 'error'>> & { readonly displaced?: Displaced }
 
 /** Files that cannot be read now, and missing files whose rest may be in such a file. Neither kind counts as lost. */
 export class Hidden {
-  readonly #problems: PathProblems
-  readonly #remote: Remote
+  readonly #options: HiddenOptions
   /** Entries of files whose rest may be in another file, which cannot be read. */
   readonly #entries = new Set<Entry>()
   /** Keys of files that have a saved position and could not be opened. */
   readonly #unopened = new Set<string>()
   readonly #unreadables = new Map<string, readonly Unreadable[]>()
-  /** The unreadable files that may have the rest of a missing file, by path. */
-  readonly #hiding = new Map<string, Unreadable>()
+  /** The files that may have the rest of a missing file, or had a displaced name, by path. */
+  readonly #hiding = new Map<string, Hiding>()
 
-  constructor({ problems, remote }: { readonly problems: PathProblems; readonly remote: Remote }) {
-    this.#problems = problems
-    this.#remote = remote
+  constructor(options: HiddenOptions) {
+    this.#options = options
+  }
+
+  /** The displaced names that unreadable files may have had. */
+  get displaced(): Displaced[] {
+    return [...this.#hiding.values()].flatMap(({ displaced }) => displaced ?? [])
   }
 
   /** Starts a search. A thorough search examines all files with a position again. */
@@ -46,9 +57,30 @@ export class Hidden {
     this.#unopened.add(`${file.dev}:${file.ino}`)
   }
 
+  /** Records that these files may have the rest of the entry's file. If there are none, they are not known yet. */
+  add(entry: Entry, hiding: readonly Unreadable[]): void {
+    if (hiding.length === 0) this.addUnopened(entry)
+    else this.#entries.add(entry)
+    this.#addHiding(hiding)
+  }
+
+  #addHiding(hiding: readonly Unreadable[]): void {
+    for (const one of hiding) {
+      this.#options.problems.hidden(one.path, one.error)
+      this.#hiding.set(one.path, { ...this.#hiding.get(one.path), ...one })
+    }
+  }
+
   /** Records a damaged copy that was read as far as possible. Its folder is searched again when it has changed. */
-  addCut({ path, name, stat }: Listed): void {
-    this.#hiding.set(path, { path, name, stat, error: undefined })
+  addCut({ path, stat }: Listed): void {
+    this.#hiding.set(path, { stat })
+  }
+
+  /** Records that the file at `path`, which cannot be opened or examined now, may have had a displaced name. */
+  addDisplaced(path: string, { path: name, since }: Displaced): void {
+    const before = this.#hiding.get(path)
+    const earliest = Math.min(since, before?.displaced?.since ?? since)
+    this.#hiding.set(path, { ...before, displaced: { path: name, since: earliest } })
   }
 
   setUnreadable(folder: string, files: readonly Unreadable[]): void {
@@ -60,45 +92,34 @@ export class Hidden {
   }
 
   /** Whether a file that cannot be read may be the copy of a missing file. Reports each such file. */
-  mayHide(
-    folder: string,
-    { names, birth, since = 0, uids }: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>,
-  ): boolean {
-    let hides = false
-    for (const one of this.#unreadables.get(folder) ?? []) {
-      const isIt =
-        names.some(name => isRotatedName(one.name, name)) &&
-        mayBeMadeBy(one.stat.uid, uids) &&
-        Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
-      if (!isIt) continue
-      this.#problems.hidden(one.path, one.error)
-      this.#hiding.set(one.path, one)
-      hides = true
-    }
-    return hides
+  mayHide(folder: string, known: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>): boolean {
+    const hiding = (this.#unreadables.get(folder) ?? []).filter(one => mayHide(one, known))
+    this.#addHiding(hiding)
+    return hiding.length > 0
   }
 
-  /** Like `mayHide`, but for the file of an entry. If this returns true, `has` also returns true for the entry. */
-  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>): boolean {
-    const hides = this.mayHide(dirname(entry.path), known)
-    if (hides) this.#entries.add(entry)
-    return hides
-  }
-
-  /** The folders to search again, because a possible copy in them has changed, became readable or is gone. */
-  *uncovered(): Iterable<string> {
-    for (const [path, { stat: before, error }] of this.#hiding) {
-      if (this.#remote.isSilent(path)) continue
+  /** The files that have changed, became readable or are gone, so that their folders must be searched again. */
+  *uncovered(): Iterable<{ readonly path: string; readonly displaced?: Displaced | undefined }> {
+    const { problems, remote, open } = this.#options
+    for (const [path, { stat: before, error, displaced }] of this.#hiding) {
+      if (remote.isSilent(path)) continue
       const stat = statOrNone(path)
       const isSame =
-        stat !== undefined &&
-        keyOf(stat) === keyOf(before) &&
-        stat.size === before.size &&
-        stat.mtimeNs === before.mtimeNs
-      if (isSame && (!isOfSystem(error) || !withFile(path, () => true))) continue
+        before && stat && keyOf(stat) === keyOf(before) && stat.size === before.size && stat.mtimeNs === before.mtimeNs
+      // Other errors are in the content of the file.
+      if (isSame && !displaced && !isOfSystem(error)) continue
+      try {
+        if (isSame || !before) closeSync(open(path))
+      } catch (error) {
+        unlessSilent(error)
+        if (errorCode(error) !== 'ENOENT') {
+          if (displaced) problems.failed(path, 'open', error)
+          continue
+        }
+      }
       this.#hiding.delete(path)
-      if (stat) this.#problems.over(path)
-      yield dirname(path)
+      if (stat) problems.over(path)
+      yield { path, displaced }
     }
   }
 }

@@ -1,26 +1,21 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
-import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import { PathMap } from '../by-folder.js'
-import { type Format, formatOf, isReadable } from '../compression.js'
+import { formatOf } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
 import { ALIKE_BYTES, firstBytes, keyOf } from '../identity.js'
+import type { OpenFiles } from '../open-files.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Candidates, SETTLE_MS } from './candidates.js'
+import type { Saved } from '../saved.js'
 import { originalNames } from './names.js'
-import type { SearchOptions } from './search.js'
-import { beginsLike, TWIN_MS } from './subjects.js'
 
-interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems' | 'remote'> {
+interface NewcomersOptions {
   readonly clock: Clock
-  readonly candidates: Candidates
+  readonly files: OpenFiles
+  readonly saved: Saved
   readonly beginnings: KnownBeginnings<Tailer>
-  /** Whether files with this name must wait for a search. */
-  delays(path: string): boolean
-  open(path: string): number
 }
 
 /** `new`: the file is not a copy. `unread`: it could not be read. */
@@ -32,6 +27,8 @@ interface Seen {
   readonly changedAt: bigint
   /** Since when the file has been in this state, on the monotonic clock. */
   readonly since: number
+  /** When a sweep last found the file, on the monotonic clock. */
+  foundAt: number
 }
 
 /**
@@ -44,6 +41,7 @@ export class Newcomers {
   readonly #waiting = new PathMap<NameKind>()
   /** Copies that were examined, by device and inode. */
   readonly #copies = new Map<string, Seen>()
+  #begunAt = Number.NEGATIVE_INFINITY
 
   constructor(options: NewcomersOptions) {
     this.#options = options
@@ -57,6 +55,10 @@ export class Newcomers {
     return this.#waiting.has(path)
   }
 
+  kindOf(path: string): NameKind | undefined {
+    return this.#waiting.get(path)
+  }
+
   get folders(): Iterable<string> {
     return this.#waiting.folders
   }
@@ -65,15 +67,17 @@ export class Newcomers {
     return this.#waiting.in(folder)
   }
 
-  /** Whether the file is named like a copy, or is known to be a copy. If so, the file then waits for `takeUp`. */
+  /** Whether the file is named like a copy, or is known to be a copy. If so, the file then waits for a search. */
   add(path: string, kind: NameKind, stat: BigIntStats): boolean {
-    const isKnown = this.#copies.has(keyOf(stat))
-    if (!isKnown && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
-    this.#waiting.set(path, kind)
+    const seen = this.#copies.get(keyOf(stat))
+    if (!seen && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
+    if (seen) seen.foundAt = this.#options.clock.now()
+    // A compressed file that has not changed needs no search.
+    if (!seen?.isCompressed || !isSame(seen, stat)) this.#waiting.set(path, kind)
     return true
   }
 
-  /** Whether the file is compressed, or begins like another file (if `isCompared`). If so, it waits for `takeUp`. */
+  /** Whether the file is compressed, or begins like another file (if `isCompared`). If so, it waits for a search. */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
     if (!formatOf(first) && !(isCompared && this.#isKnown(path, first))) return false
@@ -90,101 +94,29 @@ export class Newcomers {
     return false
   }
 
-  /** Starts a search. Forgets copies that the sweep did not find. Known compressed files no longer wait. */
-  async begin(slices: Slices): Promise<void> {
-    const there = new Set<string>()
-    let areLeft = false
-    for (const path of this.#waiting.keys()) {
-      if (slices.due) await slices.pause()
-      if (this.#options.remote.isSilent(path)) {
-        areLeft = true
-        continue
-      }
-      const stat = statOrNone(path)
-      if (stat) there.add(keyOf(stat))
-      const seen = stat && this.#copies.get(keyOf(stat))
-      if (!stat || (seen?.isCompressed && isSame(seen, stat))) this.#waiting.delete(path)
-    }
-    if (areLeft) return
-    for (const key of this.#copies.keys()) if (!there.has(key)) this.#copies.delete(key)
+  /** Starts a search. Forgets copies that no sweep has found since the last search began. */
+  begin(): void {
+    for (const [key, { foundAt }] of this.#copies) if (foundAt < this.#begunAt) this.#copies.delete(key)
+    this.#begunAt = this.#options.clock.now()
   }
 
-  /**
-   * Reads the waiting files of a folder that are not copies. `copyOf` returns the name of the original of a copy.
-   * `compared`: the device and inode of the files that were compared. `inflate` reads a compressed file, and returns
-   * false if the file has changed.
-   */
-  async takeUp(
-    folder: string,
-    copyOf: (key: string) => string | undefined,
-    compared: ReadonlySet<string>,
-    inflate: (stat: BigIntStats) => boolean,
-    slices: Slices,
-  ): Promise<void> {
-    for (const path of this.in(folder)) {
-      const kind = this.#waiting.get(path)!
-      if (slices.due) await slices.pause()
-      this.#waiting.delete(path)
-      const stat = statOrNone(path)
-      if (!stat?.isFile()) continue
-      const key = keyOf(stat)
-      const state = this.#stateOf(path, stat, copyOf(key), compared.has(key), inflate)
-      if (state === 'later') this.#waiting.set(path, kind)
-      else if (state === 'new' || state === 'unread') {
-        this.#copies.delete(keyOf(stat))
-        this.#options.files.examine(path, kind, state)
-      } else this.#copies.set(keyOf(stat), state)
-    }
-  }
-
-  #stateOf(
-    path: string,
-    stat: BigIntStats,
-    of: string | undefined,
-    isCompared: boolean,
-    inflate: (stat: BigIntStats) => boolean,
-  ): Seen | 'later' | Compared {
-    const { clock, files, delays, open } = this.#options
+  /** For how long the file has been seen with this size and modification time, in milliseconds. */
+  quietMs(stat: BigIntStats): number {
     const seen = this.#copies.get(keyOf(stat))
-    const names = originalsOf(path)
-    if (names.some(delays) || (of !== undefined && delays(of))) return 'later'
-    const { size, mtimeNs: changedAt } = stat
-    const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
-    const first = withFile(path, firstBytes, { open })
-    const format = first && formatOf(first)
-    if (format) {
-      const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)
-      return isDone ? { ...state, isCompressed: true } : 'later'
-    }
-    // A copy may be in progress that is still empty or short.
-    const current = names.flatMap(name => files.named(name) ?? [])
-    if (size === 0n && current.length > 0) return state
-    // If this lasts, the error is reported when the file is examined.
-    if (!first) return withFile(path, firstBytes, { open }) ? 'later' : 'unread'
-    const isChanging = clock.now() - state.since < SETTLE_MS
-    if (of === undefined && isChanging && current.some(tailer => beginsLike(tailer, first))) return state
-    // A file that was found or became readable during the search must be compared first.
-    if (of === undefined) return size === 0n || isCompared || files.isRead(path, stat) ? 'new' : 'later'
-    return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
+    return seen && isSame(seen, stat) ? this.#options.clock.now() - seen.since : 0
   }
 
-  /**
-   * Reads a compressed file that is not a copy, or reports why it is not read. Returns false if the file may be
-   * incomplete.
-   */
-  #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
-    const { candidates, problems, files } = this.#options
-    // Such a file may be written all the time.
-    if (format === 'UTF-16') problems.refused(path)
-    else if (!candidates.isAtRest(stat)) return false
-    else if (!isReadable(format)) problems.compressed(path, 'format')
-    else if (files.isOld(stat)) problems.compressed(path, 'old')
-    else {
-      const first = candidates.firstBytes(dirname(path), { name: basename(path), stat })
-      if (first && formatOf(first) === 'UTF-16') problems.refused(path)
-      else if (first?.length !== 0) return inflate(stat)
-    }
-    return true
+  /** The file does not wait any more. `stat`: set if it is a copy. */
+  over(path: string, stat?: BigIntStats, isCompressed = false): void {
+    this.#waiting.delete(path)
+    if (!stat) return
+    const { size, mtimeNs: changedAt } = stat
+    const now = this.#options.clock.now()
+    this.#copies.set(keyOf(stat), { isCompressed, size, changedAt, since: now - this.quietMs(stat), foundAt: now })
+  }
+
+  forget(stat: BigIntStats): void {
+    this.#copies.delete(keyOf(stat))
   }
 }
 

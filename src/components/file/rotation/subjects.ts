@@ -1,17 +1,7 @@
 import { basename } from 'node:path'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { fstatSync, openToRead, orNone } from '../../../lib/files/disk/disk.js'
-import {
-  ALIKE_BYTES,
-  CLOCK_MS,
-  FINGERPRINT_BYTES,
-  type Fingerprint,
-  fingerprint,
-  fingerprintAt,
-  firstBytes,
-  keyOf,
-  same,
-} from '../identity.js'
+import { CLOCK_MS, FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, firstBytes, keyOf } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { type Listed, withKnown } from './candidates.js'
@@ -57,18 +47,6 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     claimed,
     ...(fd !== undefined || there ? whole(read, known, there !== undefined) : known),
   }
-}
-
-/**
- * Whether `content` has the first bytes of the tailer's file, but too few to recognize a copy. A copy may be in
- * progress.
- */
-export function beginsLike({ fd, head }: Tailer, content: Buffer): boolean {
-  const { length } = content
-  if (length === 0 || length >= ALIKE_BYTES) return false
-  const own = fd === undefined ? undefined : orNone(() => fingerprintAt(fd, 0, length))
-  // If the file cannot be read now, this content may be its beginning.
-  return own ? same(own, fingerprint(content, 0, length)) : length < head.bytes
 }
 
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {

@@ -30,18 +30,15 @@ import {
   fingerprint,
   fingerprintAt,
   judge,
-  keyOf,
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
-import type { OpenFiles } from '../../../../src/components/file/open-files.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
 import { beginningOf, emptyStart, positionsIn, resumeOf } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import { Newcomers } from '../../../../src/components/file/rotation/newcomers.js'
-import { beginsLike, ofTailer } from '../../../../src/components/file/rotation/subjects.js'
+import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
 import { file } from '../../../../src/components/file/source.js'
@@ -383,41 +380,6 @@ t.test('of the ends of copies only the last 32 are kept as marks', async t => {
     )
 })
 
-t.test('a file that became readable during a search waits until it was compared', async t => {
-  const dir = testFolder(t, { 'app.log.1': 'one\n' })
-  const path = join(dir, 'app.log.1')
-  const examined: string[] = []
-  const files: Partial<OpenFiles> = {
-    tailers: [],
-    isName: () => true,
-    named: () => undefined,
-    isRead: () => false,
-    examine: path => examined.push(path) > 0,
-  }
-  const newcomers = new Newcomers({
-    files: files as OpenFiles,
-    clock: new ManualTime(),
-    delays: () => false,
-    open: (path: string) => openSync(path, 'r'),
-  } as Partial<ConstructorParameters<typeof Newcomers>[0]> as ConstructorParameters<typeof Newcomers>[0])
-  const stat = statSync(path, { bigint: true })
-  t.ok(newcomers.add(path, 'plain', stat))
-  const takeUp = (...compared: string[]) =>
-    newcomers.takeUp(
-      dir,
-      () => undefined,
-      new Set(compared),
-      () => false,
-      new Slices(systemClock),
-    )
-  await takeUp()
-  t.same(examined, [])
-  t.ok(newcomers.wait)
-  await takeUp(keyOf(stat))
-  t.same(examined, [path])
-  t.notOk(newcomers.wait)
-})
-
 /** Opens a file of which nothing was read. */
 function opened(t: Test, path: string, lookedAt = () => 0): { tailer: Tailer; fd: number } {
   const fd = openSync(path, 'r')
@@ -527,17 +489,6 @@ t.test('a file that was truncated, or cannot be read, is compared by what is kno
   t.equal(size(), Number.POSITIVE_INFINITY)
   t.match(markIn(2000), { offset: 0 })
   t.equal(ofTailer(tailer).size(), 2000, 'a file that is gone')
-})
-
-t.test('a few bytes may be the beginning of a file that cannot be read', async t => {
-  const path = join(testFolder(t, { 'app.log': 'one\ntwo\n' }), 'app.log')
-  const fd = openSync(path, 'r')
-  const tailer = tailerOf(path, fd)
-  tailer.learnHead()
-  const begins = (text: string) => beginsLike(tailer, Buffer.from(text))
-  t.same(['', 'one\n', 'two\n', 'one\ntwo\nthree\n'].map(begins), [false, true, false, false])
-  closeSync(fd)
-  t.same(['', 'one\n', 'two\n', 'one\ntwo\nthree\n'].map(begins), [false, true, true, false])
 })
 
 t.test('a file that is closed while it is compared is compared by its path', async t => {

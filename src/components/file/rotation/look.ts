@@ -1,0 +1,371 @@
+import type { BigIntStats } from 'node:fs'
+import { basename } from 'node:path'
+import { lacksDescriptor } from '../../../core/errors.js'
+import { existsSync, lstatSync, orNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
+import type { Slices } from '../../../lib/slices.js'
+import { FINGERPRINT_BYTES, firstBytes, keyOf, leadsTo } from '../identity.js'
+import { isOfSystem } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import { type Displaced, type Entry, entryKey } from '../saved.js'
+import { stateOf } from './apply.js'
+import { type Candidates, type CandidatesOptions, type Listed, list, listedOf, type Place } from './candidates.js'
+import type { Hidden } from './hidden.js'
+import { assign, type Claim } from './match.js'
+import { stemOf, stemsWithin } from './names.js'
+import { type Newcomers, originalsOf } from './newcomers.js'
+import { Owners } from './owners.js'
+import { type Looked, namesIn, type Original } from './plan.js'
+import type { SearchOptions } from './search.js'
+import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
+import type { Unseen } from './unseen.js'
+
+interface LookOptions extends SearchOptions, CandidatesOptions {
+  readonly candidates: Candidates
+  readonly hidden: Hidden
+  readonly newcomers: Newcomers
+  readonly unseen: Unseen
+}
+
+/** The files of a folder. */
+export interface Folder extends Omit<Looked, 'isGone' | 'unreadable'> {
+  readonly path: string
+  /** The new files that waited when the folder was listed. */
+  readonly waiting: readonly string[]
+  /** The entries and tailers whose file was found or resumed. */
+  readonly there: Set<Entry | Tailer>
+}
+
+/** A new file that waits, and its first bytes; undefined if they cannot be read. */
+export interface Waiting {
+  readonly path: string
+  readonly stat: BigIntStats
+  readonly first: Buffer | undefined
+}
+
+/** What comparing the files of a folder showed. */
+export interface Comparison extends Looked {
+  /** The places that are not being read, and those of them that no known file claims. */
+  readonly free: readonly Place[]
+  readonly unclaimed: readonly Place[]
+  readonly subjects: readonly Subject[]
+  readonly claims: readonly Claim<Subject, Place>[]
+  /** The file that claims a place, by the key of the place. */
+  readonly claimed: ReadonlyMap<string, Subject>
+  /** The keys of the unknown files that were compared with all known files. */
+  readonly compared: ReadonlySet<string>
+  /** The keys of the unknown files that may be read, and must not change. */
+  readonly unknown: ReadonlySet<string>
+  readonly waiting: readonly Waiting[]
+  /** By key. */
+  readonly places: ReadonlyMap<string, Place>
+}
+
+/** What a look at a folder showed. */
+export interface Snapshot extends Folder {
+  /** The known files that the folder does not have any more, and their keys. */
+  readonly gone: ReadonlySet<Entry | Tailer | undefined>
+  readonly goneKeys: ReadonlySet<string>
+  /** The displaced names that an unknown file may have had, and the others. */
+  readonly names: readonly Displaced[]
+  readonly over: readonly Displaced[]
+  /** The files that may have copies in this folder, by name. */
+  readonly originals: ReadonlyMap<string, Original & { readonly tailer: Tailer }>
+  /** Undefined if nothing was compared, or a file must be inflated further or opened later. */
+  readonly comparison: Comparison | undefined
+  /** Whether there was nothing to compare. */
+  readonly isIdle: boolean
+  isWanted(one: Listed): boolean
+}
+
+/** Lists folders, examines their files, and reads the bytes that show which of them are copies. */
+export class Look {
+  readonly #options: LookOptions
+
+  constructor(options: LookOptions) {
+    this.#options = options
+  }
+
+  /** Returns undefined if the folder cannot be listed now because the process lacks descriptors. */
+  async list(path: string, entries: readonly Entry[], slices: Slices): Promise<Folder | undefined> {
+    const { newcomers, files } = this.#options
+    const waiting = newcomers.in(path)
+    const found = await this.#list(path, waiting, slices)
+    if (!found) return undefined
+    const owners = new Owners()
+    for (const { origin, path: at, uid } of files.in(path)) owners.add(uid, origin.path ?? at, at)
+    for (const entry of entries) owners.add(entry.uid, nameOf(entry), entry.path)
+    const byKey = new Map(found.listed.map(one => [keyOf(one.stat), one]))
+    return { path, ...found, byKey, waiting, there: new Set(), owners }
+  }
+
+  /** If the folder cannot be listed, finds only the known files and the new files that wait. */
+  async #list(
+    path: string,
+    waiting: readonly string[],
+    slices: Slices,
+  ): Promise<Pick<Folder, 'listed' | 'isListed' | 'unexamined'> | undefined> {
+    const { files, problems } = this.#options
+    const unexamined = new Set<string>()
+    try {
+      return { listed: await list(path, slices, unexamined), isListed: true, unexamined }
+    } catch (error) {
+      unlessSilent(error)
+      problems.failed(path, 'list', error)
+      if (lacksDescriptor(error)) return undefined
+      const names = new Set([...waiting, ...Array.from(files.in(path), one => one.path)].map(path => basename(path)))
+      return { listed: await listedOf(path, names, slices), isListed: false, unexamined }
+    }
+  }
+
+  /** Compares the files of a folder. Returns undefined if there is nothing to decide. */
+  async at(
+    folder: Folder,
+    sought: readonly Tailer[],
+    missing: readonly Entry[],
+    slices: Slices,
+  ): Promise<Snapshot | undefined> {
+    const others = await this.#othersIn(folder, slices)
+    const { names, over } = await namesIn(this.#options.unseen.in(folder.path), others, slices)
+    const isIdle = sought.length + missing.length + names.length + folder.waiting.length === 0
+    if (isIdle && over.length === 0) return undefined
+    const isWanted = this.#wantedIn(folder, sought, missing)
+    const originals = await this.#originalsIn(folder, names, slices)
+    const comparison = isIdle ? undefined : await this.#compare(folder, missing, others, isWanted, originals, slices)
+    const gone = new Set<Entry | Tailer | undefined>([...sought, ...missing])
+    const goneKeys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
+    return { ...folder, gone, goneKeys, names, over, originals, comparison, isIdle, isWanted }
+  }
+
+  /**
+   * Whether all is still as the look found it. While files are compared, a copy may be made and its original truncated,
+   * or an empty copy may get its content. If a file is renamed while its folder is listed, the list may contain neither
+   * of its two names. Other files of the folder may change all the time.
+   */
+  async isStill(snapshot: Snapshot, slices: Slices): Promise<boolean> {
+    const { path, listed, isListed, waiting, goneKeys, comparison, originals, isWanted } = snapshot
+    const later = await this.#list(path, waiting, slices)
+    if (later?.isListed !== isListed) return false
+    const stampOf = async (files: readonly Listed[]) => {
+      const stamp = new Map<string, string>()
+      for (const one of files) {
+        if (slices.due) await slices.pause()
+        const key = keyOf(one.stat)
+        if (comparison?.unknown.has(key)) stamp.set(one.name, `${key}/${one.stat.size}`)
+        else if (goneKeys.has(key) || isWanted(one)) stamp.set(one.name, key)
+      }
+      return stamp
+    }
+    const [before, after] = [await stampOf(listed), await stampOf(later.listed)]
+    const isSame = before.size === after.size && [...before].every(([name, state]) => after.get(name) === state)
+    const open = (comparison?.claims ?? []).flatMap(({ file: { tailer } }) =>
+      tailer?.fd === undefined ? [] : [tailer],
+    )
+    return (await this.#areWhole(originals, open, slices)) && isSame
+  }
+
+  /** The files of the folder that are not known. Leaves out rotated files of other users, and reports them. */
+  async #othersIn({ path, listed, owners }: Folder, slices: Slices): Promise<Listed[]> {
+    const { files, problems, newcomers } = this.#options
+    const others: Listed[] = []
+    const foreign: { readonly file: string }[] = []
+    for (const one of listed) {
+      if (slices.due) await slices.pause()
+      if (files.isRead(one.path, one.stat) || files.isSaved(one.stat, one.path)) continue
+      if (newcomers.has(one.path) || (owners.mayBeCopy(one) && isOwnLink(one, owners))) others.push(one)
+      else foreign.push(...owners.describe(one))
+    }
+    problems.foreign(path, foreign)
+    return others
+  }
+
+  /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
+  #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
+    const { newcomers, unseen } = this.#options
+    const stems = new Set<string>()
+    const add = (name: string) => stems.add(stemOf(basename(name)))
+    for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(name)
+    for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(name)
+    for (const name of unseen.in(path)) add(name.path)
+    return one => {
+      if (newcomers.has(one.path)) return true
+      for (const _ of stemsWithin(one.name, stems)) return owners.mayBeCopy(one)
+      return false
+    }
+  }
+
+  /** The files that, by their names, may have copies in this folder. */
+  async #originalsIn({ waiting }: Folder, names: readonly Displaced[], slices: Slices) {
+    const { files } = this.#options
+    const found = new Map<string, Original & { readonly tailer: Tailer }>()
+    const add = (name: string) => {
+      const tailer = found.has(name) ? undefined : files.named(name)
+      if (!tailer) return
+      const { fd } = tailer
+      found.set(name, { tailer, first: fd === undefined ? undefined : orNone(() => firstBytes(fd)) })
+    }
+    for (const { path } of names) add(path)
+    for (const path of waiting) {
+      if (slices.due) await slices.pause()
+      for (const name of originalsOf(path)) add(name)
+    }
+    return found
+  }
+
+  /** Compares unknown files with known ones. Returns undefined if a file must be inflated further, or opened later. */
+  async #compare(
+    folder: Folder,
+    missing: readonly Entry[],
+    others: readonly Listed[],
+    isWanted: (one: Listed) => boolean,
+    originals: Snapshot['originals'],
+    slices: Slices,
+  ): Promise<Comparison | undefined> {
+    const { candidates, newcomers, hidden } = this.#options
+    const { path, listed } = folder
+    const isNew = (one: Listed) => newcomers.has(one.path)
+    const { places, unreadable } = await candidates.of(path, others, isWanted, isNew, slices)
+    hidden.setUnreadable(path, unreadable)
+    const reading = this.readingIn(path)
+    const free = places.filter(one => !reading.has(stateOf(one)))
+    await this.#areWhole(originals, [], slices)
+    const subjects = await this.#subjectsIn(folder, missing, slices)
+    const claims = await this.#assign(subjects, free, slices)
+    if (!claims) return undefined
+    const claimed = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
+    const unclaimed = free.filter(({ key }) => !claimed.has(key))
+    const wanted = others.filter(isWanted).map(({ stat }) => keyOf(stat))
+    const unknown = new Set([...unclaimed.map(({ key }) => key), ...wanted.filter(key => !claimed.has(key))])
+    // A file that cannot be read was not compared, and one that was known then may be set aside since.
+    const compared = new Set(others.map(({ stat }) => keyOf(stat)))
+    const unclear = [
+      ...places.filter(one => one.first.length === 0),
+      ...unreadable.filter(one => isOfSystem(one.error)),
+    ]
+    for (const { stat } of unclear) compared.delete(keyOf(stat))
+    const isGone = listed.length === 0 && !existsSync(path)
+    const byKey = new Map(places.map(one => [one.key, one]))
+    const waiting = await this.#waitingIn(folder, slices)
+    const found = { places: byKey, unreadable, free, unclaimed, subjects, claims, claimed, compared, unknown, waiting }
+    return { ...folder, isGone, ...found }
+  }
+
+  /**
+   * Checks open files for truncations. Returns true if no file was truncated, and those with a name still have it.
+   */
+  async #areWhole(named: Snapshot['originals'], others: readonly Tailer[], slices: Slices): Promise<boolean> {
+    const { files } = this.#options
+    let areWhole = true
+    const all = [
+      ...Array.from(named, ([name, { tailer }]) => ({ name, tailer })),
+      ...others.map(tailer => ({ name: '', tailer })),
+    ]
+    for (const { name, tailer } of all) {
+      if (slices.due) await slices.pause()
+      if (tailer.copy || !files.open(tailer) || tailer.fd === undefined) continue
+      // After this file was renamed, another file found by the search may have had the old name.
+      if (tailer.hasPortion || (name !== '' && !leadsTo(name, tailer.key))) areWhole = false
+      else if (this.#ask(tailer, () => this.#leaveTruncated(tailer))) areWhole = false
+    }
+    return areWhole
+  }
+
+  #leaveTruncated(tailer: Tailer): boolean {
+    if (tailer.holds()) return false
+    this.#options.files.truncated(tailer)
+    return true
+  }
+
+  /** The answer of `read`; undefined if the file cannot be read, which is reported and must not end the search. */
+  #ask(tailer: Tailer, read: () => boolean): boolean | undefined {
+    try {
+      return read()
+    } catch (error) {
+      unlessSilent(error)
+      this.#options.problems.failed(tailer.path, 'read', error)
+      return undefined
+    }
+  }
+
+  /** Those of the new files that still exist. */
+  async #waitingIn({ listed, waiting }: Folder, slices: Slices): Promise<Waiting[]> {
+    const { newcomers, open } = this.#options
+    const found: Waiting[] = []
+    const left = new Set(waiting)
+    for (const { path, stat } of left.size > 0 ? listed : []) {
+      if (slices.due) await slices.pause()
+      if (left.delete(path)) found.push({ path, stat, first: withFile(path, firstBytes, { open }) })
+    }
+    for (const path of left) newcomers.over(path)
+    return found
+  }
+
+  /** The files that are read from compressed copies, by the state of the copy. */
+  readingIn(folder: string): ReadonlyMap<string, Tailer> {
+    const reading = new Map<string, Tailer>()
+    for (const tailer of this.#options.files.in(folder)) if (tailer.copy) reading.set(stateOf(tailer.copy), tailer)
+    return reading
+  }
+
+  async #subjectsIn(
+    { path, there, byKey, owners }: Folder,
+    missing: readonly Entry[],
+    slices: Slices,
+  ): Promise<Subject[]> {
+    const { files, saved, hidden } = this.#options
+    const subjects: Subject[] = []
+    // A rotated file may belong to the next owner of the log.
+    const add = (one: Subject) => subjects.push({ ...one, uids: owners.of(one.names[0]!) ?? one.uids })
+    for (const tailer of [...files.in(path)]) {
+      if (tailer.copy) continue
+      if (slices.due) await slices.pause()
+      // Update the head of the file, because copies also contain what was written to the file after the sweep.
+      if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES)
+        this.#ask(tailer, () => tailer.holds())
+      const there = byKey.get(tailer.key)
+      add(ofTailer(tailer, there && tailer.mayBe(there.path, there.stat) ? there : undefined))
+    }
+    // Without a comparison, a file that is there may have other content by now.
+    const thereOf = (entry: Entry) => (there.has(entry) && !hidden.has(entry) ? byKey.get(entryKey(entry)) : undefined)
+    for (const entry of [...[...there].filter(one => 'offset' in one), ...missing])
+      if (saved.get(entryKey(entry)) === entry) add(ofEntry(entry, saved.lookedAt, thereOf(entry)))
+    return subjects
+  }
+
+  /** Compares the files. Returns undefined if a file must first be inflated further, or cannot be opened now. */
+  async #assign(
+    subjects: readonly Subject[],
+    places: readonly Place[],
+    slices: Slices,
+  ): Promise<Claim<Subject, Place>[] | undefined> {
+    const { candidates } = this.#options
+    const run = assign(subjects, places)
+    try {
+      for (let step = run.next(); ; ) {
+        if (step.done) return step.value
+        if (slices.due) await slices.pause()
+        const question = step.value
+        if (!question) {
+          step = run.next(undefined)
+          continue
+        }
+        let answered = candidates.answer(question)
+        if (!answered) {
+          const isOver = await candidates.inflate(question)
+          slices.restart()
+          answered = isOver ? candidates.answer(question) : undefined
+          if (!answered) return undefined
+        }
+        step = run.next(answered.answer)
+      }
+    } catch (error) {
+      if (!lacksDescriptor(error)) throw error
+      return undefined
+    }
+  }
+}
+
+/** A link to a file of the log's owner, or of root, may be another user's. */
+function isOwnLink(one: Listed, owners: Owners): boolean {
+  const link = orNone(() => lstatSync(one.path, { bigint: true, throwIfNoEntry: false }))
+  return !link || link.uid === one.stat.uid || owners.mayBeCopy({ ...one, stat: link })
+}
