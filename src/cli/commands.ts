@@ -34,7 +34,7 @@ export const commands: readonly Command[] = [
       { title: 'in a script', line: 'sluice init --yes --send otlp=https://logs.example.com --key-file key' },
     ],
     run: async ({ options }, io) =>
-      (await import('./init/init.js')).init(options, io, (args, io) => dispatch(args, commands, io)),
+      (await import('./init/init.js')).initConfig(options, io, (args, io) => dispatch(args, commands, io)),
   }),
   command({
     name: 'validate',
@@ -286,7 +286,7 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1 with a new account, and the daemon delivers to this service. Without a limit, the daemon also delivers the first of several common logs of this machine that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
+      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1 with a new account, and the daemon delivers to this service. Without a limit, the daemon also delivers the largest log in /var/log that grows and that it can read, or that of a web server or a database. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
       'The folder .sluice-quickstart in the current folder contains the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces these files. The command uses free ports, and prints their addresses.',
       'If the environment has SLUICE_URL and SLUICE_ACCESS_KEY, the events go to that service instead, to its published pipeline or to the pipeline that --pipeline names. A log of this machine goes there only with --log.',
     ],

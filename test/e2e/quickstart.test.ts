@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { chmodSync, existsSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
+import { Machine } from '../../src/cli/init/machine.js'
 import {
   type Announced,
   announce,
@@ -38,19 +39,26 @@ const OWN: Receiver = {
 const GIVEN: Receiver = { url: 'https://logs.example.com', pipeline: OWN.pipeline, caFile: undefined }
 const READER = { folder: '/here', program: 'npx sluice' }
 
-t.test('the log: the first common one that is readable and not empty, or the one that is asked for', async t => {
-  const folder = testFolder(t, { empty: '', folder: {}, locked: 'x', small: 'x\n', large: '' })
+t.test('the log: the largest one that grows and is readable, or the one that is asked for', async t => {
+  const folder = testFolder(t, {
+    var: { log: { empty: '', folder: {}, locked: 'locked\n', 'small.log': 'x\n', 'a[b].log': 'x\ny\n' } },
+    large: '',
+  })
   const path = (name: string) => join(folder, name)
-  chmodSync(path('locked'), 0)
+  chmodSync(path('var/log/locked'), 0)
   truncateSync(path('large'), 1024 ** 3)
-  const all = ['missing', 'empty', 'folder', 'small', 'large'].map(path)
-  t.same(chooseLog(undefined, all, folder), { path: path('small'), readFrom: 'beginning' })
-  t.same(chooseLog(undefined, [path('large')], folder), { path: path('large'), readFrom: 'end' })
-  t.same(chooseLog(undefined, all.slice(0, 3), folder), undefined)
-  t.same(chooseLog('empty', [], folder), { path: path('empty'), readFrom: 'beginning' })
-  t.throws(() => chooseLog('missing', all, folder), /--log: .*missing is not a file that this user can read/)
-  t.throws(() => chooseLog('folder', all, folder), /--log/)
-  if (process.getuid?.() !== 0) t.equal(chooseLog(undefined, [path('locked')], folder), undefined)
+  const machine = new Machine(folder)
+  const isRoot = process.getuid?.() === 0
+  const largest = isRoot ? '/var/log/locked' : '/var/log/a[b].log'
+  t.match(chooseLog(undefined, machine, '/'), { path: largest, isLong: false })
+  t.equal(chooseLog(undefined, new Machine(path('var')), '/'), undefined)
+  const own = new Machine('/')
+  t.match(chooseLog('large', own, folder), { path: path('large'), isLong: true })
+  t.match(chooseLog('a[b].log', own, path('var/log')), { path: path('var/log/a[b].log'), isLong: false })
+  t.match(chooseLog('empty', own, path('var/log')), { path: path('var/log/empty'), isLong: false })
+  t.throws(() => chooseLog('missing', own, folder), /--log: .*missing is not a file that this user can read/)
+  t.throws(() => chooseLog('var', own, folder), /--log/)
+  if (!isRoot) t.throws(() => chooseLog('var/log/locked', own, folder), /--log/)
 })
 
 t.test('the configuration that runs is valid, whatever the paths are, and has no key in it', async t => {
@@ -60,7 +68,7 @@ t.test('the configuration that runs is valid, whatever the paths are, and has no
       { ...OWN, keyFile: `${path}/key` },
       { ...GIVEN, caFile: `${path}/ca` },
     ]) {
-      const yaml = planYaml(`/state of${path}`, { path, readFrom: 'end' }, receiver, `${path}/token`)
+      const yaml = planYaml(`/state of${path}`, { path, isLong: true }, receiver, `${path}/token`)
       const env = { SLUICE_ACCESS_KEY: 'the-key' }
       const config = parseConfig(yaml, 'quickstart.yaml', { env, components })
       t.same(config.warnings, [])
@@ -89,7 +97,7 @@ t.test('what it says first fits 80 columns', async t => {
     apps: ['web', 'checkout', 'mail', 'batch'],
     rate: 100,
     limit: 20,
-    log: { path: '/var/log/syslog', readFrom: 'beginning' },
+    log: { path: '/var/log/syslog', isLong: false },
     isLogKept: false,
     receiver: OWN,
     metricsUrl: 'http://127.0.0.1:41003/metrics',
@@ -110,10 +118,10 @@ t.test('what it says first fits 80 columns', async t => {
   t.match(given, /^ {2}service +https:\/\/logs\.example\.com$/m)
   t.match(given, /^ {2}log +not delivered; --log FILE delivers one to the service$/m)
   t.notMatch(given, 'received')
-  const end = announce({ ...base, log: { path: '/var/log/syslog', readFrom: 'end' } }, READER)
+  const end = announce({ ...base, log: { path: '/var/log/syslog', isLong: true } }, READER)
   t.match(end, /^ {2}log +\/var\/log\/syslog, new lines only$/m)
   const none = announce({ ...base, log: undefined }, READER)
-  t.match(none, /^ {2}log +the usual logs are not readable; name another one with --log FILE$/m)
+  t.match(none, /^ {2}log +this user can read no log of this machine; name one with --log FILE$/m)
   const texts = [own, given, end, none, continueText('/here/config/examples/quickstart.yaml', READER)]
   for (const text of [...texts, runningText(4711, base.configPath, READER)])
     for (const line of text.split('\n')) t.ok(line.length <= 80, line)

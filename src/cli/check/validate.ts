@@ -46,7 +46,7 @@ export async function validate(
 ): Promise<number> {
   const counts = { error: 0, failure: 0, warning: 0, ok: 0 }
   for (const path of paths) {
-    for (const { kind, text } of (await inspect(path, env, known, online)).remarks) {
+    for (const { kind, text } of (await inspectConfig(path, env, known, online)).remarks) {
       counts[kind]++
       const to = kind === 'ok' ? out.stdout : out.stderr
       to.write(`${printableText(text)}\n`)
@@ -67,7 +67,7 @@ export interface Remark {
 }
 
 /** The results for one configuration, in order. `config`: undefined if it is invalid. */
-export async function inspect(
+export async function inspectConfig(
   path: string,
   env: NodeJS.ProcessEnv,
   known: readonly AnyDefinition[],
@@ -135,7 +135,7 @@ async function checkService(root: MapNode, store: StoreOptions, { problems, warn
 }
 
 /** Loads a configuration. If loading throws a ConfigError, returns this error. */
-function tried(load: () => Config): Config | ConfigError {
+export function tried(load: () => Config): Config | ConfigError {
   try {
     return load()
   } catch (error) {
@@ -276,7 +276,7 @@ function plural(n: number, noun: string): string {
 }
 
 function amounts(config: Config): string {
-  const count = (name: 'source' | 'processor' | 'destination') => plural(config[`${name}s`].length, name)
-  if (config.service && config.sources.length === 0) return 'the service'
-  return `${count('source')}, ${count('processor')}, ${count('destination')}`
+  const { service, sources, processors, destinations } = config
+  if (service && sources.length === 0) return 'the service'
+  return `${plural(sources.length, 'source')}, ${plural(processors.length, 'processor')}, ${plural(destinations.length, 'destination')}`
 }

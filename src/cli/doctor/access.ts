@@ -1,11 +1,11 @@
 import { dirname } from 'node:path'
 import { realpathSync, statSync } from '../../lib/files/disk/disk.js'
 import { shellWord } from '../../lib/shell-word.js'
-import type { Finding } from './finding.js'
+import type { MachineFault } from './finding.js'
 import { dropIn, groupsOfMachine, type Unit, type User } from './unit.js'
 
 /** Completes a finding about a path with what lets the user of the daemon use it. */
-export function forUser({ access, ...found }: Finding, user: User, unit: Unit | undefined): Finding {
+export function forUser({ access, ...found }: MachineFault, user: User, unit: Unit | undefined): MachineFault {
   const { what, commands: [first = '', ...more] = [] } = found
   if (access) {
     const [todo, ...commands] = adviceOn(access, what, user, unit)
@@ -18,7 +18,7 @@ export function forUser({ access, ...found }: Finding, user: User, unit: Unit | 
 
 type Advice = [todo: string, ...commands: string[]]
 
-function adviceOn(access: NonNullable<Finding['access']>, what: string, user: User, unit?: Unit): Advice {
+function adviceOn(access: NonNullable<MachineFault['access']>, what: string, user: User, unit?: Unit): Advice {
   // Commands name the target of a link, since chmod and chgrp would follow the link without a word.
   const path = modeOf(access.path) ? realpathSync(access.path) : access.path
   const word = shellWord(path)

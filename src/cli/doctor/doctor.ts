@@ -13,7 +13,7 @@ import { counted } from '../../lib/units.js'
 import { problemLines } from '../inspect/status.js'
 import { forUser } from './access.js'
 import { examine } from './examine.js'
-import { type Examination, type Finding, finding } from './finding.js'
+import { type Examination, finding, type MachineFault } from './finding.js'
 import { OTHER_FILES, printed, processOf, type Unit, type User, unitFindings, unitOf, wordsIn } from './unit.js'
 
 /** Without D-Bus, timedatectl answers late or never. */
@@ -40,7 +40,7 @@ export async function doctor({ config, json }: { config: string | undefined; jso
   const wrong = clock.trim() === 'no' && 'the clock is not synchronized'
   const [files, limit] = [facts?.files ?? 0, descriptorLimit()]
   const few = files + OTHER_FILES > limit && `the sources match ${files} files, but this user may open ${limit}`
-  const found: Finding[] = [
+  const found: MachineFault[] = [
     ...findings.filter(one => !unit || !isMadeAtStart(one, unit)).map(one => forUser(one, user, unit)),
     ...(unit ? unitFindings(unit, facts) : finding('descriptors', few, 'Raise it:', `ulimit -n ${limit + files}`)),
     ...finding('clock', wrong, 'Synchronize it:', 'timedatectl set-ntp true'),
@@ -81,7 +81,7 @@ async function examineAs(user: User, env: NodeJS.ProcessEnv, { MainPID }: Unit, 
 }
 
 /** Whether a finding does not apply, because systemd gives the folder or the credentials to the unit when it starts. */
-function isMadeAtStart({ access, what }: Finding, unit: Unit): boolean {
+function isMadeAtStart({ access, what }: MachineFault, unit: Unit): boolean {
   if (unit.MainPID === '0' && what.includes('CREDENTIALS_DIRECTORY is not set')) return true
   const path = access?.path ?? ''
   // Without access to the folder, /var/lib seems to be where it would have to be created.

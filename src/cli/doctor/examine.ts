@@ -13,8 +13,8 @@ import { shellWord } from '../../lib/shell-word.js'
 import { systemClock } from '../../lib/time.js'
 import { counted, formatSize } from '../../lib/units.js'
 import { inspectTls, type TlsPaths } from '../../net/tls-check.js'
-import { inspect, type Remark } from '../check/validate.js'
-import { type Examination, type Facts, type Finding, finding } from './finding.js'
+import { inspectConfig, type Remark } from '../check/validate.js'
+import { type Examination, type Facts, finding, type MachineFault } from './finding.js'
 
 const DAY_MS = 86_400_000
 /** Certificates that end within this time are reported. */
@@ -27,7 +27,7 @@ const RESERVE_BYTES = 256 * 1024 * 1024
 
 /** Checks everything that depends on the user and the environment of the daemon, which are those of this process. */
 export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Examination> {
-  const { remarks, config } = await inspect(path, env, components, true)
+  const { remarks, config } = await inspectConfig(path, env, components, true)
   // A server is not reported again if its key or certificate cannot be read.
   const files = remarks.flatMap(({ unusable }) => unusable ?? [])
   const isCause = ({ kind, text }: Remark) => kind !== 'failure' || !files.some(file => text.includes(file))
@@ -41,7 +41,7 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   return { findings, facts }
 }
 
-function fromRemark({ kind, text, unusable }: Remark, config: string): Finding[] {
+function fromRemark({ kind, text, unusable }: Remark, config: string): MachineFault[] {
   const what = text.replace('warning: ', '')
   const validate = `sluice validate ${kind === 'failure' ? '--online ' : ''}${shellWord(config)}`
   const access = { bits: what.includes(': data_dir: ') ? 7 : 4, isSecret: /\.\w+_file: /.test(what) }
@@ -54,7 +54,7 @@ function fromRemark({ kind, text, unusable }: Remark, config: string): Finding[]
   return finding(area, what, todo, validate)
 }
 
-const refused = (what: string, access: NonNullable<Finding['access']>): Finding[] =>
+const refused = (what: string, access: NonNullable<MachineFault['access']>): MachineFault[] =>
   finding('paths', what, '').map(one => ({ ...one, access }))
 
 /** Commands that show the cause of a failed connection. */
@@ -83,7 +83,7 @@ function factsOf({ sources, destinations }: Config): Facts {
 }
 
 /** Files of destinations, and a data_dir that does not exist yet, which this user cannot write or create. */
-function unwritable(file: string): Finding[] {
+function unwritable(file: string): MachineFault[] {
   const path = existing(file)
   const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
   try {
@@ -98,7 +98,7 @@ function unwritable(file: string): Finding[] {
 const existing = (path: string): string => (existsSync(path) ? path : existing(dirname(path)))
 
 /** inotify reports changes of files to sources. The kernel limits its users and its folders. */
-function watching({ reads }: Facts): Finding[] {
+function watching({ reads }: Facts): MachineFault[] {
   try {
     if (reads.length > 0) watch('/').close()
     return []
@@ -110,7 +110,7 @@ function watching({ reads }: Facts): Finding[] {
   }
 }
 
-function disk({ dataDir, destinations }: Config): Finding[] {
+function disk({ dataDir, destinations }: Config): MachineFault[] {
   if (fileSystems.mountOf(dataDir) !== undefined) return []
   const at = existing(dataDir)
   const { bavail, bsize, blocks, type } = statfsSync(at)
@@ -128,8 +128,8 @@ function disk({ dataDir, destinations }: Config): Finding[] {
   ]
 }
 
-/** Certificates of the configuration and of servers that end soon. Those that have ended are errors of `inspect`. */
-async function certificates(config: Config, wrong: readonly Remark[]): Promise<Finding[]> {
+/** Certificates of the configuration and of servers that end soon. Those that have ended are errors of `inspectConfig`. */
+async function certificates(config: Config, wrong: readonly Remark[]): Promise<MachineFault[]> {
   const now = systemClock.wall()
   const ending = (what: string, end: number, command: string) => {
     const days = counted(Math.floor((end - now) / DAY_MS), 'day')
@@ -163,7 +163,7 @@ async function endOf(host: string, port: number): Promise<number> {
   return end
 }
 
-async function deadLetters({ dataDir, destinations }: Config, path: string): Promise<Finding[]> {
+async function deadLetters({ dataDir, destinations }: Config, path: string): Promise<MachineFault[]> {
   const found = destinations.map(async ({ id }) => {
     const stock = new DeadLetterStock(pathOf(dataDir, 'dead_letters', id))
     await stock.refresh()

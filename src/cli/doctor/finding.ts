@@ -1,6 +1,6 @@
 import type { Problem } from '../../daemon/status/problems.js'
 
-export interface Finding extends Problem {
+export interface MachineFault extends Problem {
   /** What was checked, as in `disk`. */
   readonly area: string
   /** A path that the user of the daemon cannot use. `bits`: the missing permissions, as in a file mode. */
@@ -8,10 +8,10 @@ export interface Finding extends Problem {
 }
 
 /** `what`: false if nothing is wrong. */
-export const finding = (area: string, what: string | false, todo: string, ...commands: string[]): Finding[] =>
+export const finding = (area: string, what: string | false, todo: string, ...commands: string[]): MachineFault[] =>
   what === false ? [] : [{ area, what, todo, commands }]
 
 /** How many files the sources match, what they read, and the files that destinations write. All paths are absolute. */
 export type Facts = { readonly files: number; readonly reads: readonly string[]; readonly writes: readonly string[] }
 /** `facts`: missing if the configuration is invalid. */
-export type Examination = { readonly findings: readonly Finding[]; readonly facts?: Facts }
+export type Examination = { readonly findings: readonly MachineFault[]; readonly facts?: Facts }

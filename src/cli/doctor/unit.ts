@@ -1,9 +1,9 @@
 import { basename, dirname } from 'node:path'
-import { textOf } from '../../lib/files/text-of.js'
+import { machineText } from '../../lib/files/machine-text.js'
 import { textPrintedBy } from '../../lib/printed-by.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { formatSize } from '../../lib/units.js'
-import { type Facts, type Finding, finding } from './finding.js'
+import { type Facts, finding, type MachineFault } from './finding.js'
 
 const PROPERTIES =
   'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
@@ -51,16 +51,16 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
 /** The user and the environment of a unit's process; if it does not run, those of its next one. */
 export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ user: User; env: NodeJS.ProcessEnv }> {
   const name = unit.User || 'root'
-  const status = textOf(`/proc/${unit.MainPID}/status`)
+  const status = machineText(`/proc/${unit.MainPID}/status`)
   if (status !== '') {
     const ids = (field: string) => numbersIn(new RegExp(`^${field}:.*`, 'm').exec(status)?.[0])
     const user = { name, uid: ids('Uid')[1]!, groups: [ids('Gid')[1]!, ...ids('Groups')] }
-    return { user, env: variables(textOf(`/proc/${unit.MainPID}/environ`).split('\0')) }
+    return { user, env: variables(machineText(`/proc/${unit.MainPID}/environ`).split('\0')) }
   }
   const [uid = DYNAMIC] = numbersIn(await printed(['id', '-u', name], env))
   const [gid = uid, ...more] = numbersIn(await printed(['id', '-G', name], env))
   const added = groupsOfMachine().filter(([group]) => wordsIn(unit.SupplementaryGroups).includes(group))
-  const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => textOf(file).split('\n'))
+  const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => machineText(file).split('\n'))
   const given = [...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines].map(unquoted)
   const [state] = wordsIn(unit.StateDirectory).map(folder => `/var/lib/${folder}`)
   const user = { name, uid, groups: [gid, ...more, ...added.map(([, id]) => id)] }
@@ -68,7 +68,7 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
 }
 
 export const groupsOfMachine = (): [name: string, gid: number][] =>
-  [...textOf('/etc/group').matchAll(/^([^:\n]+):[^:\n]*:(\d+):/gm)].map(([, name, gid]) => [name!, Number(gid)])
+  [...machineText('/etc/group').matchAll(/^([^:\n]+):[^:\n]*:(\d+):/gm)].map(([, name, gid]) => [name!, Number(gid)])
 
 /** Commands that set an option of a unit. The name sorts behind `override.conf`, which `systemctl edit` writes. */
 export function dropIn({ Id: unit }: Unit, option: string, value: string): string[] {
@@ -79,7 +79,7 @@ export function dropIn({ Id: unit }: Unit, option: string, value: string): strin
 }
 
 /** Faults of the unit, and options of it that do not fit the configuration. */
-export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }: Partial<Facts> = {}): Finding[] {
+export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }: Partial<Facts> = {}): MachineFault[] {
   const { Id: id, ActiveState: state = '', MemoryMax: memory, LimitNOFILE: limit, ProtectHome = '' } = unit
   const restart = `systemctl restart ${id}`
   const read = [`journalctl -n 20 --no-pager -u ${id}`, restart]

@@ -10,20 +10,20 @@ import { loadConfig } from '../../engine/config/load.js'
 import { findRepeats } from '../../engine/run/state/objections.js'
 import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
-import { validate } from '../check/validate.js'
+import { tried, validate } from '../check/validate.js'
 import { readerOf } from '../quickstart/announce.js'
-import { type Log, Machine } from './machine.js'
-import { configText, destinationOf, type Plan } from './plan.js'
+import { type FoundLog, Machine } from './machine.js'
+import { type ConfigPlan, configText, destinationOf } from './plan.js'
 import { type Obey, preview } from './preview.js'
 
 type Flag = 'output' | 'root' | 'read' | 'send' | 'key-file' | 'limit'
-export type InitOptions = { readonly yes: boolean } & { readonly [F in Flag]: string | undefined }
+export type InitFlags = { readonly yes: boolean } & { readonly [F in Flag]: string | undefined }
 
 const COLUMNS = 80
 const SYSTEM_STATE = '/var/lib/sluice'
 
 /** Looks at this machine, asks, and writes a configuration. Resolves with the exit code. */
-export async function init(given: InitOptions, io: Io, obey: Obey): Promise<number> {
+export async function initConfig(given: InitFlags, io: Io, obey: Obey): Promise<number> {
   if (given.output !== undefined) freePath(given.output)
   const root = resolve(given.root ?? '/')
   const columns = io.stdout.columns || COLUMNS
@@ -40,7 +40,7 @@ export async function init(given: InitOptions, io: Io, obey: Obey): Promise<numb
 
   const proposed = machine.logs.flatMap(({ id, doubt }) => (doubt ? [] : [id])).join(',')
   const { ask, close } = questions(given, io)
-  const plan: Plan = {
+  const plan: ConfigPlan = {
     logs: await ask('read', 'Read: numbers, names, or paths', proposed, text => logsOf(text, machine)),
     destination: await ask('send', 'Send to: a number, or TYPE=ADDRESS', targets[0]!, text =>
       destinationOf(targets[Number(text) - 1] ?? text),
@@ -53,8 +53,9 @@ export async function init(given: InitOptions, io: Io, obey: Obey): Promise<numb
   close()
   writeFileSync(output, configText(plan), { flag: 'wx' })
   // Such as the source of the example that the Debian package starts. The positions of its source are taken over.
-  const renamed = root === '/' ? await readBefore(output, io.env) : undefined
-  if (renamed?.size) writeFileSync(output, configText({ ...plan, renamed }))
+  const config = tried(() => loadConfig(output, { env: io.env, components }))
+  const repeats = config instanceof ConfigError || root !== '/' ? [] : await findRepeats(config)
+  if (repeats.length > 0) writeFileSync(output, configText({ ...plan, repeats }))
   io.stdout.write(`Wrote ${printable(output)}.\n`)
   // With --root, the receivers are those of another machine.
   const code = await validate([output], io.env, io, undefined, root === '/')
@@ -71,21 +72,10 @@ export async function init(given: InitOptions, io: Io, obey: Obey): Promise<numb
   return code
 }
 
-/** By the id of a source: the removed source that has read the same log. Undefined if the configuration is invalid. */
-async function readBefore(path: string, env: NodeJS.ProcessEnv): Promise<ReadonlyMap<string, string> | undefined> {
-  try {
-    const repeats = await findRepeats(loadConfig(path, { env, components }))
-    return new Map(repeats.map(({ id, removed }) => [id, removed]))
-  } catch (error) {
-    if (error instanceof ConfigError) return undefined
-    throw error
-  }
-}
-
 const numbered = (texts: readonly string[]) => texts.map((text, i) => `  ${i + 1}  ${text}`)
 
 /** The logs in a list of numbers, names and paths, in which commas within braces do not count. Throws UsageError. */
-function logsOf(text: string, machine: Machine): Log[] {
+function logsOf(text: string, machine: Machine): FoundLog[] {
   const names = text.split(/,(?![^{]*\})/).map(name => name.trim())
   const logs = names.filter(Boolean).map(name => {
     const log = machine.find(name)
@@ -104,7 +94,7 @@ function freePath(path: string): string {
 }
 
 /** Gets answers from options, from the proposals with --yes, or from the user, who is asked until `parse` accepts one. */
-function questions(given: InitOptions, { stdin, stdout }: Io) {
+function questions(given: InitFlags, { stdin, stdout }: Io) {
   const lines = createInterface({ input: stdin, output: stdout, terminal: Boolean(stdin.isTTY && stdout.isTTY) })
   let isClosed = false
   lines.on('SIGINT', () => lines.close()).on('close', () => (isClosed = true))

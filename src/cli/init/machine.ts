@@ -2,18 +2,17 @@ import { accessSync, constants, existsSync, readdirSync, realpathSync, statSync 
 import { basename, dirname, join, resolve } from 'node:path'
 import { matchesOf } from '../../components/file/discovery/include-warnings.js'
 import { errorCode } from '../../core/errors.js'
-import { textOf } from '../../lib/files/text-of.js'
+import { machineText } from '../../lib/files/machine-text.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { formatSize } from '../../lib/units.js'
-import { FROM_BEGINNING_BYTES, literalGlob } from '../quickstart/plan.js'
 import { LIMIT_ID, UPSTREAM_ID } from './plan.js'
-import { endOf, endOfJournal, formatOf } from './sample.js'
+import { logFormat, newestEntries, newestLines } from './sample.js'
 
 type Options = Readonly<Record<string, unknown>>
 
 /** A log that Sluice can read. */
-export interface Log {
+export interface FoundLog {
   /** The id of the source in the configuration. */
   readonly id: string
   readonly about: string
@@ -22,6 +21,8 @@ export interface Log {
   /** The options of a processor that sets `.app`. Undefined: the events have it. */
   readonly named?: Options | undefined
   readonly isTimed: boolean
+  /** Only new lines are read. */
+  readonly isLong: boolean
   /** The newest file. */
   readonly path: string
   /** Why it is not proposed. */
@@ -51,6 +52,8 @@ const SERVICES: Readonly<Record<string, Service>> = {
 
 /** Files that rsyslog writes, with entries that the journal has, too. */
 const OF_JOURNAL = /^\/var\/log\/(syslog|messages|secure|maillog|cron|(auth|daemon|debug|kern|mail|user|cron)\.log)$/
+/** A larger log is read from its end, which avoids a long wait. */
+const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
 const ROTATED = /\.(\d+|old|gz|xz|bz2|zst)$|-\d{8}$/
 const DAY_MS = 86_400_000
 const MOST_GROWING = 8
@@ -73,7 +76,7 @@ const NO_PODS = 'names and labels of pods: read /var/log/pods/*/*/*.log with dec
 /** Inspects a machine by its files, including /proc. Changes nothing, and connects to nothing. */
 export class Machine {
   /** The logs found so far. Their paths are those of the machine, without its root folder. */
-  readonly logs: Log[] = []
+  readonly logs: FoundLog[] = []
   /** Receivers that listen here, as TYPE=ADDRESS. */
   readonly receivers: readonly string[]
   readonly remarks: readonly string[]
@@ -82,25 +85,33 @@ export class Machine {
   readonly #refused = new Set<string>()
 
   /** `root`: the folder that is / on that machine. `path`: its PATH. */
-  constructor(root: string, path: string) {
+  constructor(root = '/', path = '') {
     this.#root = existsSync(root) ? realpathSync(root).replace(/\/$/, '') : root
     const at = (path: string) => join(this.#root, path)
     const isThere = (pattern: string) => this.#filesOf(pattern).length > 0
     const journal = ['/var/log/journal', '/run/log/journal'].find(place => isThere(`${place}/*/*.journal`))
     if (journal !== undefined && path.split(':').some(bin => existsSync(at(`${bin}/journalctl`))))
       this.logs.push({
-        ...{ id: 'journal', about: 'the systemd journal, since the last boot', isTimed: true, path: journal },
+        ...{
+          id: 'journal',
+          about: 'the systemd journal, since the last boot',
+          isTimed: true,
+          isLong: false,
+          path: journal,
+        },
         options: { type: 'journald', read_from: 'boot' },
-        sample: () => endOfJournal(this.#root === '' ? [] : ['-D', at(journal)]),
+        sample: () => newestEntries(this.#root === '' ? [] : ['-D', at(journal)]),
       })
     for (const [id, service] of Object.entries(SERVICES)) this.#add(id, id.split('_')[0]!, service)
     this.#addGrowing()
 
-    const listening = ['tcp', 'tcp6'].flatMap(name => textOf(at(`proc/net/${name}`)).match(/:\w{4}(?= \S+ 0A )/g) ?? [])
+    const listening = ['tcp', 'tcp6'].flatMap(
+      name => machineText(at(`proc/net/${name}`)).match(/:\w{4}(?= \S+ 0A )/g) ?? [],
+    )
     const ports = listening.map(port => Number.parseInt(port.slice(1), 16))
     this.receivers = Object.entries(RECEIVERS).flatMap(([port, to]) => (ports.includes(Number(port)) ? [to] : []))
     const processes = existsSync(at('proc')) ? readdirSync(at('proc')).filter(name => /^\d+$/.test(name)) : []
-    const names = processes.map(id => textOf(at(`proc/${id}/comm`)).trim())
+    const names = processes.map(id => machineText(at(`proc/${id}/comm`)).trim())
     const shippers = new Set(names.filter(name => SHIPPERS.test(name)))
     const hasDocker = this.logs.some(({ id }) => id === 'docker')
     const [refused, ...others] = this.#refused
@@ -116,7 +127,7 @@ export class Machine {
   }
 
   /** The log with this number or id, or in the files of a pattern such as `/srv/*.log`. Undefined if there is none. */
-  find(name: string): Log | undefined {
+  find(name: string): FoundLog | undefined {
     const known = this.logs.find(({ id }, i) => name === id || name === String(i + 1))
     return known ?? this.#add(...nameOf(resolve(name)), ['text', [resolve(name)]])
   }
@@ -130,13 +141,13 @@ export class Machine {
     const growing = ['/var/log/*', ...inFolders]
       .flatMap(pattern => this.#filesOf(pattern))
       .filter(({ path, size, mtimeMs }) => size > 0 && mtimeMs > since && !ROTATED.test(path) && !this.#seen.has(path))
-      .filter(({ path }) => !endOf(this.#root + path).includes('\0'))
+      .filter(({ path }) => !newestLines(this.#root + path).includes('\0'))
     for (const { path } of growing.sort((a, b) => b.size - a.size).slice(0, MOST_GROWING))
       this.#add(...nameOf(path), ['text', [literalGlob(path)]])
   }
 
   /** Adds and returns the log in the readable files of a service, if there are any. */
-  #add(name: string, app: string, [codec, include, { text, named } = {}]: Service): Log | undefined {
+  #add(name: string, app: string, [codec, include, { text, named } = {}]: Service): FoundLog | undefined {
     const found = include.map(pattern => ({ pattern, files: this.#filesOf(pattern) }))
     const files = found.flatMap(({ files }) => files)
     if (files.length === 0) return undefined
@@ -144,16 +155,16 @@ export class Machine {
     for (const { path } of files) this.#seen.add(path)
     const bytes = files.reduce((sum, { size }) => sum + size, 0)
     const { path } = files.reduce((a, b) => (b.mtimeMs > a.mtimeMs ? b : a))
-    const sample = () => endOf(this.#root + path)
-    const format = formatOf(sample(), codec)
+    const sample = () => newestLines(this.#root + path)
+    const format = logFormat(sample(), codec)
     const isLong = bytes > FROM_BEGINNING_BYTES
     const more = files.length > 1 ? ` and ${files.length - 1} more` : ''
     const set = { '.app': format.app === undefined ? app : `\${.${format.app}}` }
     const ids = [LIMIT_ID, UPSTREAM_ID, ...this.logs.map(log => log.id)]
     let id = name
     for (let n = 2; ids.includes(id); n++) id = `${name}_${n}`
-    const log: Log = {
-      ...{ id, path, sample, isTimed: format.isTimed },
+    const log: FoundLog = {
+      ...{ id, path, sample, isTimed: format.isTimed, isLong },
       about: `${format.decode}, ${formatSize(bytes)}${isLong ? ', new lines only' : ''}, ${path}${more}`,
       options: {
         ...{ type: 'file', include: patterns },
@@ -197,4 +208,9 @@ function nameOf(path: string): [id: string, app: string] {
   const app = isNamed ? file : [folder, file].filter(Boolean).join('_')
   const id = app.toLowerCase().replace(/\W+/g, '_')
   return [id.replace(/^[^a-z]+|_$/g, '') || 'log', app]
+}
+
+/** The glob pattern that matches only `path`. */
+export function literalGlob(path: string): string {
+  return path.replace(/[\\*?[\]{}()!+@|]/g, '\\$&')
 }

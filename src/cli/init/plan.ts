@@ -1,6 +1,6 @@
 import { UsageError } from '../../daemon/process/command-line.js'
 import { literalText, onOneLine } from '../../engine/config/yaml/plain-yaml.js'
-import type { Log } from './machine.js'
+import type { FoundLog } from './machine.js'
 
 /** The configuration that `init` writes. */
 
@@ -29,8 +29,8 @@ export function destinationOf(text: string): Options {
   return { type, ...TYPES[type]!(address) }
 }
 
-export interface Plan {
-  readonly logs: readonly Log[]
+export interface ConfigPlan {
+  readonly logs: readonly FoundLog[]
   readonly destination: Options
   /** Empty: no key is needed. */
   readonly keyFile: string
@@ -38,11 +38,11 @@ export interface Plan {
   readonly limit: number
   /** Undefined: the default. */
   readonly dataDir: string | undefined
-  /** By the id of a log: the removed source that has read it. */
-  readonly renamed?: ReadonlyMap<string, string>
+  /** Logs that a removed source has read. */
+  readonly repeats?: readonly { readonly id: string; readonly removed: string }[]
 }
 
-export function configText({ logs, destination, keyFile, limit, dataDir, renamed }: Plan): string {
+export function configText({ logs, destination, keyFile, limit, dataDir, repeats }: ConfigPlan): string {
   const { type, url } = destination
   const inputs = logs.map(({ id, named }) => (named ? `app_of_${id}` : id))
   const [older, backlog] = logs.every(({ isTimed }) => isTimed)
@@ -51,17 +51,11 @@ export function configText({ logs, destination, keyFile, limit, dataDir, renamed
   const ofType = type === 'elasticsearch' ? 'api_key' : 'bearer'
   const auth = { type: /\/v3\/ingest\//.test(String(url)) ? 'token' : ofType, key_file: literalText(keyFile) }
   const sources = logs.map(({ id, about, options }) => {
-    const from = renamed?.get(id)
+    const from = repeats?.find(repeat => repeat.id === id)?.removed
     return component(id, about, from === undefined ? options : { ...options, renamed_from: from })
   })
   const processors = logs.map(({ id, named }) =>
-    named
-      ? component(`app_of_${id}`, 'Sets .app, which is the key of the limit.', {
-          type: named.type,
-          inputs: [id],
-          ...named,
-        })
-      : '',
+    named ? component(`app_of_${id}`, 'Sets .app, which is the key of the limit.', { ...named, inputs: [id] }) : '',
   )
   const about = `Passes ${limit} events a second of each app; discards and counts the others. ${backlog}`
   const throttle = { type: 'throttle', inputs, limit, window: '1 Seconds', key_field: '.app', ...older }

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
 import type { KeyResult, SimulationResult } from '../../simulate/wing.js'
 import { simulate } from '../wings.js'
-import type { Log } from './machine.js'
+import type { FoundLog } from './machine.js'
 
 const SHOWN_APPS = 6
 
@@ -14,7 +14,7 @@ export type Obey = (args: readonly string[], io: Io) => Promise<unknown>
 /** Shows what the newest line of each log becomes, and how many of the newest lines the limit would have discarded. */
 export async function preview(
   config: string,
-  logs: readonly Log[],
+  logs: readonly FoundLog[],
   columns: number,
   io: Io,
   obey: Obey,

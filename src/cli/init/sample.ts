@@ -23,7 +23,7 @@ const CODECS = ['json', 'nginx', 'syslog']
 const APP_FIELDS = ['app', 'service', 'service_name', 'component', 'program', 'logger', 'name']
 
 /** The last lines of a file that are not blank; empty if the file cannot be read. */
-export function endOf(path: string): string {
+export function newestLines(path: string): string {
   let fd: number | undefined
   try {
     fd = openSync(path, 'r')
@@ -44,14 +44,14 @@ export function endOf(path: string): string {
 }
 
 /** The newest entries of the journal, as JSON lines; empty if this user can read none. `place`: where the journal is. */
-export const endOfJournal = (place: readonly string[]): Promise<string> =>
+export const newestEntries = (place: readonly string[]): Promise<string> =>
   textPrintedBy([...JOURNALCTL, ...place], LIMITS)
 
 /**
  * The codec of nearly all lines of a sample, the field with the name of their app, and whether they have times.
  * `expected`: the codec to try first, and that of an empty sample.
  */
-export function formatOf(
+export function logFormat(
   lines: string,
   expected = 'text',
 ): { decode: string; app?: string | undefined; isTimed: boolean } {

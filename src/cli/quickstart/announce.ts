@@ -1,7 +1,7 @@
 import { basename, isAbsolute, join, relative } from 'node:path'
 import { shellWord } from '../../lib/shell-word.js'
 import { packageFolder } from '../../lib/version.js'
-import type { Log, Receiver } from './plan.js'
+import type { OwnLog, Receiver } from './plan.js'
 
 /** The person who reads the screen: this person's current folder, and how to call this program from that folder. */
 export interface Reader {
@@ -37,7 +37,7 @@ export interface Announced {
   /** Events per second: of all apps together, and of each app at most. */
   readonly rate: number
   readonly limit: number
-  readonly log: Log | undefined
+  readonly log: OwnLog | undefined
   /** Whether the events go to a service that the quickstart did not start. If so, a log is read only with `--log`. */
   readonly isLogKept: boolean
   readonly receiver: Receiver
@@ -52,7 +52,7 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   const { url, keyFile, received, metrics } = receiver
   const rows: [string, string][] = [
     ['apps', `${apps.length} invented apps make ${rate} events per second; one at a time is noisy`],
-    ['log', log ? `${here(log.path)}${log.readFrom === 'end' ? ', new lines only' : ''}` : noLog(about)],
+    ['log', log ? `${here(log.path)}${log.isLong ? ', new lines only' : ''}` : noLog(about)],
     ['limit', `${limit} events per second of each app; events over it are discarded`],
     ['service', received ? `${url}, started for this run` : url],
   ]
@@ -70,7 +70,7 @@ const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)
 
 function noLog({ isLogKept }: Announced): string {
   if (isLogKept) return 'not delivered; --log FILE delivers one to the service'
-  return 'the usual logs are not readable; name another one with --log FILE'
+  return 'this user can read no log of this machine; name one with --log FILE'
 }
 
 /**

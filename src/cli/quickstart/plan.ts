@@ -1,36 +1,16 @@
-import { accessSync, constants, readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { UsageError } from '../../daemon/process/command-line.js'
 import { editYaml, literalText } from '../../engine/config/yaml/plain-yaml.js'
 import { packageFolder } from '../../lib/version.js'
+import { type FoundLog, literalGlob, type Machine } from '../init/machine.js'
 
 /** The configuration of the quickstart is the example, plus a log of this machine and a receiver. */
 
 const HEAD = '# sluice quickstart replaces this file at each start.'
 export const EXAMPLE = join(packageFolder, 'config/examples/quickstart.yaml')
-/** Common log files, busiest first. */
-export const USUAL_LOGS = [
-  '/var/log/syslog',
-  '/var/log/messages',
-  '/var/log/system.log',
-  '/var/log/auth.log',
-  '/var/log/secure',
-  '/var/log/kern.log',
-  '/var/log/daemon.log',
-  '/var/log/nginx/access.log',
-  '/var/log/dnf.log',
-  '/var/log/dpkg.log',
-  '/var/log/apt/history.log',
-  '/var/log/pacman.log',
-  '/var/log/install.log',
-]
-/** A larger log is read from its end, which avoids a long wait. */
-export const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
-
-export interface Log {
-  readonly path: string
-  readonly readFrom: 'beginning' | 'end'
-}
+/** A log to deliver. `isLong`: only its new lines are read. */
+export type OwnLog = Pick<FoundLog, 'path' | 'isLong'>
 
 /** The service that receives the events. */
 export interface Receiver {
@@ -45,28 +25,17 @@ export interface Receiver {
   readonly metrics?: string
 }
 
-/** The log at the given path; otherwise the first of `candidates` that is readable and not empty. */
-export function chooseLog(asked: string | undefined, candidates: readonly string[], folder: string): Log | undefined {
-  const path = asked === undefined ? candidates.find(path => readableSize(path) > 0) : resolve(folder, asked)
-  if (path === undefined) return undefined
-  const size = readableSize(path)
-  if (size < 0) throw new UsageError(`--log: ${path} is not a file that this user can read`, 'quickstart')
-  return { path, readFrom: size <= FROM_BEGINNING_BYTES ? 'beginning' : 'end' }
-}
-
-/** The size of a readable regular file; -1 for anything else. */
-function readableSize(path: string): number {
-  try {
-    accessSync(path, constants.R_OK)
-    const stat = statSync(path)
-    return stat.isFile() ? stat.size : -1
-  } catch {
-    return -1
-  }
+/** The log at the given path; otherwise the first file of `machine` that is proposed. */
+export function chooseLog(asked: string | undefined, machine: Machine, folder: string): OwnLog | undefined {
+  if (asked === undefined) return machine.logs.find(({ id, doubt }) => id !== 'journal' && !doubt)
+  const path = resolve(folder, asked)
+  const log = machine.find(literalGlob(path))
+  if (log) return log
+  throw new UsageError(`--log: ${path} is not a file that this user can read`, 'quickstart')
 }
 
 /** The configuration to run, with `dataDir` as its data_dir. `tokenFile`: the file with the page's token. */
-export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver, tokenFile: string): string {
+export function planYaml(dataDir: string, log: OwnLog | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
   const example = readFileSync(EXAMPLE, 'utf8')
   return editYaml(`${HEAD}${example.slice(example.indexOf('\ndata_dir:'))}`, {
@@ -74,7 +43,10 @@ export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiv
     data_dir: literalText(dataDir),
     'status_page.token_file': literalText(tokenFile),
     ...(log
-      ? { 'sources.log.include': [literalText(literalGlob(log.path))], 'sources.log.read_from': log.readFrom }
+      ? {
+          'sources.log.include': [literalText(literalGlob(log.path))],
+          'sources.log.read_from': log.isLong ? 'end' : 'beginning',
+        }
       : { 'sources.log': undefined, 'destinations.upstream.inputs': ['limit_apps'] }),
     'destinations.upstream.type': 'http',
     'destinations.upstream.path': undefined,
@@ -86,9 +58,4 @@ export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiv
     },
     ...(caFile !== undefined && { 'destinations.upstream.tls': { ca_file: literalText(caFile) } }),
   })
-}
-
-/** The glob pattern that matches only `path`. */
-export function literalGlob(path: string): string {
-  return path.replace(/[\\*?[\]{}()!+@|]/g, '\\$&')
 }

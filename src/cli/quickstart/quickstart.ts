@@ -8,8 +8,9 @@ import type { Totals } from '../../engine/run/measure/totals.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
 import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
+import { Machine } from '../init/machine.js'
 import { announce, continueText, type Reader, readerOf, runningText, shown } from './announce.js'
-import { chooseLog, EXAMPLE, type Log, planYaml, type Receiver, USUAL_LOGS } from './plan.js'
+import { chooseLog, EXAMPLE, type OwnLog, planYaml, type Receiver } from './plan.js'
 import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
@@ -34,7 +35,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
   const configPath = join(folder, 'sluice.yaml')
   const isGiven = Boolean(io.env.SLUICE_URL)
   // Sends a log of this machine to another service only if the user asks for that log.
-  const log = chooseLog(options.log, isGiven ? [] : USUAL_LOGS, reader.folder)
+  const log = isGiven && options.log === undefined ? undefined : chooseLog(options.log, new Machine(), reader.folder)
   const given = isGiven ? await (await import('./given-service.js')).givenService(options.pipeline, io) : undefined
   let lock: DataDirLock
   try {
@@ -58,7 +59,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
 
 interface RunParts {
   readonly configPath: string
-  readonly log: Log | undefined
+  readonly log: OwnLog | undefined
   readonly receiver: Receiver
   readonly own: OwnService | undefined
   readonly reader: Reader

@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { after, type Clock, every, systemClock, within } from '../../time.js'
 import { inTurn } from '../../turns.js'
 import { HelperProcess, helperProcess } from '../helper-process.js'
-import { textOf } from '../text-of.js'
+import { machineText } from '../machine-text.js'
 import { Mounts } from './mounts.js'
 
 /** Time limit for the response of a file system. */
@@ -244,7 +244,7 @@ function aMoment(): Promise<void> {
 }
 
 function readMounts(): string {
-  return textOf('/proc/self/mountinfo')
+  return machineText('/proc/self/mountinfo')
 }
 
 /** If the shell exits with this code or a higher one, a signal ended the program. */
