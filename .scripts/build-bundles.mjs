@@ -1,10 +1,11 @@
 // Bundles what runs in a browser, and what destinations use of packages that would bring others, to the files that git
 // keeps, so that whoever installs Sluice needs neither a bundler nor these packages. The same sources give the same
 // bytes. With --check it compares them instead, and fails where they differ.
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
+import { licencesOf, licenceText } from './licences.mjs'
 
 process.chdir(dirname(dirname(fileURLToPath(import.meta.url))))
 
@@ -77,20 +78,13 @@ const packages = {
 /** The licences of the packages in a bundle, which ask to be kept with copies. */
 function licences({ inputs }) {
   const folders = Object.keys(inputs).flatMap(path => /^node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [])
-  const texts = new Map()
-  for (const folder of [...new Set(folders)].sort()) {
-    const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-    const file = readdirSync(folder).find(entry => /^licen[cs]e/i.test(entry))
-    const text = readFileSync(join(folder, file), 'utf8').trim()
-    texts.set(text, `${texts.get(text) ?? ''}${name} ${version} (${license})\n`)
-  }
-  return [...texts].map(([text, names]) => `${names}\n${text}\n`)
+  return licenceText(licencesOf([...new Set(folders)].sort()))
 }
 
 for (const { out, ...options } of [web, packages]) {
   const { outputFiles, metafile } = await build({ ...COMMON, outdir: out, ...options })
   const built = outputFiles.map(({ path, contents }) => [join(out, path.split('/').pop()), Buffer.from(contents)])
-  built.push([join(out, 'LICENSES.txt'), Buffer.from(licences(metafile).join(`\n${'-'.repeat(72)}\n\n`))])
+  built.push([join(out, 'LICENSES.txt'), Buffer.from(licences(metafile))])
   for (const [path, bytes] of built) {
     if (!process.argv.includes('--check')) writeFileSync(path, bytes)
     else if (!bytes.equals(readFileSync(path))) {

@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { basename, dirname, extname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { licencesOf, licenceText } from './licences.mjs'
 
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 export const LIB = 'usr/lib/sluice'
@@ -86,18 +87,10 @@ function runs(root, path, arch) {
 
 /** Package, licence and its text, of all that comes with the program. */
 export function licences(nodeFolder) {
-  const texts = new Map()
-  for (const path of packages()) {
-    const { name, version, license } = JSON.parse(fs.readFileSync(join(ROOT, path, 'package.json'), 'utf8'))
-    const file = fs.readdirSync(join(ROOT, path)).find(entry => /^licen[cs]e/i.test(entry))
-    const own = file ? fs.readFileSync(join(ROOT, path, file), 'utf8').trim() : `${license}`
-    const text = license === 'Apache-2.0' ? 'The text is in /usr/share/common-licenses/Apache-2.0.' : own
-    texts.set(text, [...(texts.get(text) ?? []), `${name} ${version} (${license})`])
-  }
+  const texts = licencesOf(packages().map(path => join(ROOT, path)))
   if (nodeFolder) texts.set(fs.readFileSync(join(nodeFolder, 'LICENSE'), 'utf8').trim(), [`Node.js ${NODE} (MIT)`])
-  const all = [...texts].map(([text, names]) => `${names.join('\n')}\n\n${text}\n`).join(`\n${'-'.repeat(72)}\n\n`)
   const own = fs.readFileSync(join(ROOT, 'LICENSE'), 'utf8')
-  return `Sluice:\n\n${own}\n${'-'.repeat(72)}\n\nWith it come these packages, under licences of their own:\n\n${all}`
+  return `Sluice:\n\n${own}\n${'-'.repeat(72)}\n\nWith it come these packages, under licences of their own:\n\n${licenceText(texts)}`
 }
 
 /** A folder with bin/node and LICENSE. It is brought once. */

@@ -50,7 +50,7 @@ export interface Explanation {
   readonly bytes?: Buffer
 }
 
-/** Explains what a destination does with a batch of one event. */
+/** Explains what a destination does with a batch of one event. Throws DeliveryError if it rejects the event. */
 export type Explain = (batch: EventBatch) => Explanation
 
 /** Returns the reasons for a processor's decision about a batch of one event. */

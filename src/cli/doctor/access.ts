@@ -1,8 +1,12 @@
+import { accessSync, constants } from 'node:fs'
 import { dirname } from 'node:path'
+import { errorCode } from '../../core/errors.js'
 import { realpathSync, statSync } from '../../lib/files/disk/disk.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { MachineFault } from './finding.js'
 import { dropIn, groupsOfMachine, type Unit, type User } from './unit.js'
+
+const NEW_GROUP = 'sluice-logs'
 
 /** Completes a finding about a path with what lets the user of the daemon use it. */
 export function forUser({ access, ...found }: MachineFault, user: User, unit: Unit | undefined): MachineFault {
@@ -13,7 +17,7 @@ export function forUser({ access, ...found }: MachineFault, user: User, unit: Un
   }
   if (!first.startsWith('chmod 640 ')) return found
   // Without a group, the daemon could not read the protected configuration itself.
-  return { ...found, commands: [first.replace('chmod 640', `chgrp ${groupOf(user, unit)}`), first, ...more] }
+  return { ...found, commands: [...giveGroup(first.replace('chmod 640 ', ''), user, unit), first, ...more] }
 }
 
 type Advice = [todo: string, ...commands: string[]]
@@ -23,7 +27,11 @@ function adviceOn(access: NonNullable<MachineFault['access']>, what: string, use
   const path = modeOf(access.path) ? realpathSync(access.path) : access.path
   const word = shellWord(path)
   const isDynamic = unit?.DynamicUser === 'yes'
-  if (unit && what.includes('(EROFS)')) return ['Let the unit write there:', ...dropIn(unit, 'ReadWritePaths', path)]
+  if (what.includes('(EROFS)')) {
+    // Here, outside of the unit, its options do not apply.
+    if (unit && !isReadOnly(path)) return ['Let the unit write there:', ...dropIn(unit, 'ReadWritePaths', path)]
+    return ['Mount the file system for writing, or set another path:', `mount -o remount,rw "$(stat -c %m ${word})"`]
+  }
   for (let at = dirname(path), below = path; at !== below; below = at, at = dirname(at)) {
     const { uid = -1, gid = -1, mode = 1 } = modeOf(at) ?? {}
     const shift = uid === user.uid ? 6 : user.groups.includes(gid) ? 3 : 0
@@ -47,7 +55,7 @@ function grant(path: string, bits: number, user: User, unit: Unit | undefined): 
   const { gid, mode } = modeOf(path)!
   const own = nameOf(gid)
   const letters = ['r', 'w', 'x'].filter((_, i) => bits & (4 >> i)).join('')
-  const commands = [`chgrp ${groupOf(user, unit)} ${shellWord(path)}`, `chmod g+${letters} ${shellWord(path)}`]
+  const commands = [...giveGroup(shellWord(path), user, unit), `chmod g+${letters} ${shellWord(path)}`]
   // Nobody is added to the group of root, which may read much more.
   if (gid === 0 || own === undefined || ((mode >> 3) & bits) !== bits || user.groups.includes(gid))
     return ['Give it to a group of the daemon:', ...commands]
@@ -55,7 +63,21 @@ function grant(path: string, bits: number, user: User, unit: Unit | undefined): 
   return [`Add the daemon to the group ${own}, which has access to ${path}:`, ...join]
 }
 
-const groupOf = ({ groups: [gid = 0] }: User, unit: Unit | undefined): string =>
-  unit?.SupplementaryGroups?.split(' ')[0] || nameOf(gid) || String(gid)
+/** Gives a path to a group of the user. A dynamic user gets a group first, because its own one changes at each start. */
+function giveGroup(word: string, { groups: [gid = 0] }: User, unit: Unit | undefined): string[] {
+  const group = unit?.SupplementaryGroups?.split(' ')[0] || nameOf(gid)
+  if (group || unit?.DynamicUser !== 'yes') return [`chgrp ${group ?? gid} ${word}`]
+  return [`groupadd -fr ${NEW_GROUP}`, `chgrp ${NEW_GROUP} ${word}`, ...dropIn(unit, 'SupplementaryGroups', NEW_GROUP)]
+}
+
+function isReadOnly(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return false
+  } catch (error) {
+    return errorCode(error) === 'EROFS'
+  }
+}
+
 const nameOf = (gid: number): string | undefined => groupsOfMachine().find(([, id]) => id === gid)?.[0]
 const modeOf = (path: string) => statSync(path, { throwIfNoEntry: false })

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { accessSync, constants, existsSync, statfsSync, watch } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import type { DetailedPeerCertificate, PeerCertificate } from 'node:tls'
 import { components } from '../../components/list.js'
 import { errorCode } from '../../core/errors.js'
 import { componentsOf } from '../../engine/config/inputs.js'
@@ -47,7 +48,7 @@ function fromRemark({ kind, text, unusable }: Remark, config: string): MachineFa
   const access = { bits: what.includes(': data_dir: ') ? 7 : 4, isSecret: /\.\w+_file: /.test(what) }
   if (unusable !== undefined) return refused(what, { path: resolve(unusable), ...access })
   const todo = 'Correct what the text names, and check it again:'
-  if (kind === 'failure') return finding('servers', what, todo, ...serverCommands(what), validate)
+  if (kind === 'failure') return finding('servers', what, todo, validate)
   const [chmod] = /\bchmod [\w+-]+ \S+[^\s,;]/.exec(what) ?? []
   if (chmod !== undefined) return finding('paths', what, 'Protect it:', chmod)
   const area = what.includes(' is not configured and has ') ? 'leftovers' : 'configuration'
@@ -56,17 +57,6 @@ function fromRemark({ kind, text, unusable }: Remark, config: string): MachineFa
 
 const refused = (what: string, access: NonNullable<MachineFault['access']>): MachineFault[] =>
   finding('paths', what, '').map(one => ({ ...one, access }))
-
-/** Commands that show the cause of a failed connection. */
-function serverCommands(error: string): string[] {
-  const [url] = /\bhttps?:\/\/[^\s/]+/.exec(error) ?? []
-  if (url === undefined) return []
-  const { hostname, port, protocol } = new URL(url)
-  const at = shellWord(`${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`)
-  if (/ENOTFOUND|EAI_AGAIN/.test(error)) return [`getent ahosts ${shellWord(hostname)}`]
-  const isTls = /certificate|issuer|authority/i.test(error.slice(error.indexOf(url)))
-  return [isTls ? `openssl s_client -connect ${at} -showcerts </dev/null` : `curl -sv -o /dev/null ${shellWord(url)}`]
-}
 
 function factsOf({ sources, destinations }: Config): Facts {
   const facts = { files: 0, reads: [] as string[], writes: [] as string[] }
@@ -134,33 +124,39 @@ async function certificates(config: Config, wrong: readonly Remark[]): Promise<M
   const ending = (what: string, end: number, command: string) => {
     const days = counted(Math.floor((end - now) / DAY_MS), 'day')
     const text = end > now && end < now + SOON_MS && `the certificate of ${what} ends in ${days}`
-    return finding('certificates', text, 'Renew it. Its dates:', `${command} -noout -dates`)
+    return finding('certificates', text, 'Renew it. Its dates:', command)
   }
   const found = componentsOf(config).map(async ({ id, options }) => {
     const { tls, redis, url } = options as { tls?: TlsPaths; redis?: TlsPaths; url?: unknown }
     const own = [tls, redis].flatMap(paths => (paths && inspectTls(paths, now).content?.expiries) ?? [])
     const all = own.flatMap(({ file, subject, expiresAt }) =>
-      ending(`${id}: ${subject} in ${file}`, expiresAt, `openssl x509 -in ${shellWord(file)}`),
+      ending(`${id}: ${subject} in ${file}`, expiresAt, `openssl x509 -noout -dates -in ${shellWord(file)}`),
     )
     const isWrong = wrong.some(({ kind, text }) => kind === 'failure' && text.includes(`.${id}: `))
     if (typeof url !== 'string' || !/^https:[^$]*$/.test(url) || isWrong) return all
     const { hostname, port } = new URL(url)
     const at = `${hostname}:${port || 443}`
-    const command = `openssl s_client -connect ${shellWord(at)} </dev/null | openssl x509`
-    return [...all, ...ending(`${at}, which ${id} sends to,`, await endOf(hostname, Number(port || 443)), command)]
+    const command = `openssl s_client -showcerts -connect ${shellWord(at)} </dev/null`
+    const chain = await chainOf(hostname, Number(port || 443))
+    const names = chain.map(({ subject, valid_to }) => [subject.CN, Date.parse(valid_to)] as const)
+    const sent = names.flatMap(([name, end]) => ending(`${name} of ${at}, which ${id} sends to,`, end, command))
+    return [...all, ...sent]
   })
   return (await Promise.all(found)).flat()
 }
 
-/** When the certificate of a server ends. NaN if it does not answer, for example because only a proxy may ask. */
-async function endOf(host: string, port: number): Promise<number> {
+/** The certificates that a server sends. Empty if it does not answer, for example because only a proxy may ask. */
+async function chainOf(host: string, port: number): Promise<PeerCertificate[]> {
   // The online check has verified the chain, and nothing is sent here.
   const socket = nodeTls().connect({ host, port, rejectUnauthorized: false })
   const signal = AbortSignal.timeout(HANDSHAKE_MS)
   const isOpen = await once(socket, 'secureConnect', { signal }).catch(() => undefined)
-  const end = isOpen ? Date.parse(socket.getPeerCertificate().valid_to) : Number.NaN
+  const chain: PeerCertificate[] = []
+  let next: DetailedPeerCertificate | undefined = isOpen && socket.getPeerCertificate(true)
+  // The last one is its own issuer, or its issuer is unknown.
+  for (; next?.valid_to && !chain.includes(next); next = next.issuerCertificate) chain.push(next)
   socket.destroy()
-  return end
+  return chain
 }
 
 async function deadLetters({ dataDir, destinations }: Config, path: string): Promise<MachineFault[]> {

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { machineText } from '../../lib/files/machine-text.js'
 import { textPrintedBy } from '../../lib/printed-by.js'
@@ -6,7 +7,7 @@ import { formatSize } from '../../lib/units.js'
 import { type Facts, finding, type MachineFault } from './finding.js'
 
 const PROPERTIES =
-  'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
+  'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,LoadCredential,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
 /** Properties of a systemd unit with its drop-ins, as `systemctl show` prints them; empty if unknown. */
 export type Unit = Readonly<Record<string, string>>
 
@@ -42,7 +43,8 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
     const text = await printed(['systemctl', 'show', id, `--property=${PROPERTIES}`], env)
     // The property of each file is in a line of its own.
     const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
-    const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles }
+    const LoadCredential = (text.match(/(?<=^LoadCredential=\S*?:)\/\S+/gm) ?? []).join(' ')
+    const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles, LoadCredential }
     if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(config)) return unit
   }
   return undefined
@@ -112,7 +114,14 @@ export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }:
       at => ['ReadWritePaths', at, `lacks ${at}, which is therefore read-only`] as [string, string, string],
     ),
   ]
+  const credentials = wordsIn(unit.LoadCredential).flatMap(path => {
+    const size = statSync(path, { throwIfNoEntry: false })?.size
+    const what = !size && `LoadCredential= of ${id} names ${path}, which ${size === 0 ? 'is empty' : 'does not exist'}`
+    const create = `install -m 0600 /dev/null ${shellWord(path)}`
+    return finding('unit', what, 'Create the file, write its content, and start the unit:', create, restart)
+  })
   return [
+    ...credentials,
     ...finding('unit', down, 'Read why, start it, and check it again:', ...read),
     ...finding('unit', late, 'Enable it:', `systemctl enable ${id}`),
     ...finding('unit', old, 'Apply the change:', 'systemctl daemon-reload', restart),

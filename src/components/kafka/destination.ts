@@ -3,7 +3,6 @@ import { z } from 'zod'
 import { encodedEvent } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { defineDestination } from '../../core/component.js'
-import { DeliveryError } from '../../core/errors.js'
 import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
 import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
@@ -142,17 +141,12 @@ export const kafka = defineDestination({
     const topics = topicsOf(options, context)
     const records = new RecordEncoder(options, context)
     return batch => {
-      try {
-        const key = records.keyOf(batch, 0)
-        const topic = topics.partitionOf(batch, 0)
-        const keyed = key === undefined ? 'without a key' : `with the key ${JSON.stringify(key)}`
-        const { bytes, start, end } = encodedEvent(options.encoding, batch, 0)
-        const findings = [{ text: `to the topic ${topic}, ${keyed}` }]
-        return { outcome: 'delivered', findings, bytes: Buffer.from(bytes.subarray(start, end)) }
-      } catch (error) {
-        if (!(error instanceof DeliveryError)) throw error
-        return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
-      }
+      const key = records.keyOf(batch, 0)
+      const topic = topics.partitionOf(batch, 0)
+      const keyed = key === undefined ? 'without a key' : `with the key ${JSON.stringify(key)}`
+      const { bytes, start, end } = encodedEvent(options.encoding, batch, 0)
+      const findings = [{ text: `to the topic ${topic}, ${keyed}` }]
+      return { outcome: 'delivered', findings, bytes: Buffer.from(bytes.subarray(start, end)) }
     }
   },
 })

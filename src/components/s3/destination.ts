@@ -3,7 +3,6 @@ import { z } from 'zod'
 import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { defineDestination } from '../../core/component.js'
-import { DeliveryError } from '../../core/errors.js'
 import { written } from '../../core/explain.js'
 import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
@@ -146,13 +145,8 @@ export const s3 = defineDestination({
   explain(options, context) {
     const names = new KeyPrefixes(options.key, options.timestamp, context)
     return batch => {
-      try {
-        const findings = [{ text: `to an object s3://${options.bucket}/${names.prefixOf(batch, 0)}…` }]
-        return { outcome: 'delivered', findings, bytes: written(encodeAlone(options.encoding, [batch])) }
-      } catch (error) {
-        if (!(error instanceof DeliveryError)) throw error
-        return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
-      }
+      const findings = [{ text: `to an object s3://${options.bucket}/${names.prefixOf(batch, 0)}…` }]
+      return { outcome: 'delivered', findings, bytes: written(encodeAlone(options.encoding, [batch])) }
     }
   },
   async check(options, context, signal) {

@@ -5,7 +5,7 @@ import { errorCode } from '../../core/errors.js'
 import { dataDirOf } from '../../engine/config/load.js'
 import { userConfigs, userState } from '../../engine/config/user-folders.js'
 import { shellWord } from '../../lib/shell-word.js'
-import { type Io, UsageError } from '../process/command-line.js'
+import { type Io, pathIn, UsageError } from '../process/command-line.js'
 import { askSocket } from './ask-socket.js'
 import { socketPath } from './socket.js'
 
@@ -19,8 +19,9 @@ const MACHINE_CONFIG = '/etc/sluice/sluice.yaml'
 /** The daemon that the options select or, if they select none, the environment. */
 export function selected({ config, socket }: DaemonOptions, env: Io['env']): DaemonOptions {
   if (config !== undefined || socket !== undefined) return { config, socket }
-  if (env.SLUICE_SOCKET) return { config, socket: env.SLUICE_SOCKET }
-  return { config: env.SLUICE_CONFIG || undefined, socket }
+  if (!env.SLUICE_SOCKET) return { config: pathIn('SLUICE_CONFIG', env), socket }
+  if (existsSync(env.SLUICE_SOCKET)) return { config, socket: env.SLUICE_SOCKET }
+  throw new Error(`there is no daemon at ${env.SLUICE_SOCKET}, which SLUICE_SOCKET names`)
 }
 
 /** The socket of the selected daemon. If no daemon is selected, the socket at a default path. */

@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { ConfigError } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import { shellWord } from '../../lib/shell-word.js'
 
@@ -94,6 +96,13 @@ export class UsageError extends Error {
   }
 }
 
+/** The path in an environment variable. Undefined if the variable is not set. Throws ConfigError if nothing is there. */
+export function pathIn(name: string, env: Io['env']): string | undefined {
+  const path = env[name] || undefined
+  if (path === undefined || existsSync(path)) return path
+  throw new ConfigError([{ file: path, line: 1, column: 1, path: '', message: `does not exist; ${name} names it` }])
+}
+
 /** Parses the number that an option got; throws UsageError. */
 export function wholeNumber(text: string, option: string, command: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
@@ -182,12 +191,11 @@ export function readCall(command: Command, args: readonly string[], env: Io['env
   }
   const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
   for (const [name, spec] of Object.entries(command.options)) {
-    const fromEnv = (spec.env && env[spec.env]) || undefined
     // With the variable, an event that is an operand is not taken as the path of a configuration.
-    const isPath = fromEnv === undefined || !positionals[0]?.startsWith('{')
+    const isPath = !(spec.env && env[spec.env]) || !positionals[0]?.startsWith('{')
     if (spec.operand && options[name] === undefined && positionals.length > min && isPath)
       options[name] = positionals.shift()
-    options[name] ??= fromEnv
+    if (spec.env) options[name] ??= pathIn(spec.env, env)
     if (spec.required && options[name] === undefined)
       fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
   }

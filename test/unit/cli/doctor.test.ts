@@ -12,6 +12,7 @@ import {
 } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
+import { forUser } from '../../../src/cli/doctor/access.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { sluiceMain } from '../../support/checkout.js'
 import { command } from '../../support/cli.js'
@@ -228,7 +229,10 @@ t.test('faults of servers, certificates and folders, and what is left in data_di
     await receiver(t, { authorization: `Bearer ${KEY}` }),
     await receiver(t),
     await receiver(t, {
-      tls: { cert: certificates.pem('server.pem'), key: certificates.pem('server.key') },
+      tls: {
+        cert: Buffer.concat([certificates.pem('server.pem'), certificates.pem('ca.pem')]),
+        key: certificates.pem('server.key'),
+      },
     }),
   ]
   const away = gone.url()
@@ -258,11 +262,12 @@ t.test('faults of servers, certificates and folders, and what is left in data_di
   const found = await machine.findings()
   same(t, found, {
     'servers 1': /refused: 401.*validate --online/s,
-    'servers 2': /away: .*ECONNREFUSED.*curl/s,
-    'servers 3': /unnamed: .*getent ahosts nowhere\.invalid/s,
-    'servers 4': /untrusted: .*openssl s_client/s,
+    'servers 2': /away: .*ECONNREFUSED.*validate --online/s,
+    'servers 3': /unnamed: .*ENOTFOUND|unnamed: .*EAI_AGAIN/s,
+    'servers 4': /untrusted: .*certificate/s,
     'certificates 1': /certificate of soon: Test CA .* ends in 1 day/,
-    'certificates 2': /which soon sends to, ends in 1 day/,
+    'certificates 2': /certificate of \S+ of .*, which soon sends to, ends in 1 day/,
+    'certificates 3': /certificate of Test CA of .*, which soon sends to, ends in 1 day/,
     'leftovers 1': /old is not configured/,
     'leftovers 2': /away: the receiver rejected 1 event.*sluice resend/s,
     'paths 1': /written\.auth\.key is written here.*chgrp nogroup .*chmod 640/s,
@@ -349,6 +354,40 @@ t.test('a running daemon says by itself who it is, and what its environment has'
   chmodSync(machine.path('target'), 0o600)
   // The command names the file that it changes.
   same(t, await machine.findings(), { paths: /a\.log \(EACCES\).*chgrp nogroup \S*target/s })
+})
+
+t.test('credentials that systemd cannot load, or loads empty', onMachine, async t => {
+  const machine = new Machine(t)
+  const lines = ['gone', 'empty', 'full'].map(name => `LoadCredential=${name}:${machine.path(name)}\n`)
+  machine.write('unit', readFileSync(machine.path('unit'), 'utf8') + lines.join(''))
+  machine.write('empty', '')
+  machine.write('full', 'key\n')
+  machine.config({
+    sources: { a: file(machine.path('logs/*.log')) },
+    destinations: { out: { type: 'blackhole', inputs: ['a'] } },
+  })
+  same(t, await machine.findings(), {
+    'unit 1': /LoadCredential= .*gone, which does not exist\ninstall /,
+    'unit 2': /LoadCredential= .*empty, which is empty\ninstall /,
+  })
+})
+
+t.test('advice on a file system that is read-only, and to a user whose groups change', async t => {
+  const folder = testFolder(t, { 'a.log': '' })
+  chmodSync(join(folder, 'a.log'), 0o600)
+  const user = { name: 'sluice', uid: 65_519, groups: [65_519] }
+  const unit = { Id: 'sluice.service', DynamicUser: 'yes', SupplementaryGroups: '' }
+  const advice = (code: string, of?: typeof unit) => {
+    const access = { path: join(folder, 'a.log'), bits: 4 }
+    return forUser({ area: 'paths', what: `this user cannot use it (${code})`, todo: '', access }, user, of)
+  }
+  t.match(advice('EROFS'), { todo: /another path/, commands: [/^mount -o remount,rw "\$\(stat -c %m \S+a\.log\)"$/] })
+  t.match(advice('EROFS', unit), { commands: [/^mkdir/, /ReadWritePaths=/] })
+  const { commands = [] } = advice('EACCES', unit)
+  t.match(
+    commands.join('\n'),
+    /^groupadd -fr sluice-logs\nchgrp sluice-logs .*SupplementaryGroups=sluice-logs.*chmod g\+r/s,
+  )
 })
 
 t.test('the kernel reports no changes of files', onMachine, async t => {

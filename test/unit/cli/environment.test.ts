@@ -22,6 +22,10 @@ t.test('SLUICE_CONFIG is the configuration of commands that get none', async t =
   t.match(await call('graph', '--config', 'b.yaml'), { code: 0, stdout: /web/ })
   t.match(await call('explain', '{"app":"cart"}'), { code: 0, stdout: /out/ }, 'the operand is the event')
   t.match(await command(['validate'], { cwd, env: { SLUICE_CONFIG: '' } }), { code: 2, stderr: /FILE is missing/ })
+  const gone = { cwd, env: { SLUICE_CONFIG: 'gone.yaml' } }
+  for (const name of ['validate', 'run', 'doctor', 'status'])
+    t.match(await command([name], gone), { code: 78, stderr: /gone\.yaml:1:1: does not exist; SLUICE_CONFIG names it/ })
+  t.match(await command(['validate', 'a.yaml'], gone), { code: 0 }, 'a path that is not used is not looked at')
   t.match((await call('validate', '--help')).stdout, /Default: \$SLUICE_CONFIG\./)
 })
 
@@ -30,7 +34,7 @@ t.test('the environment selects the daemon, and no other one is taken in its pla
   const stderr = async (env: NodeJS.ProcessEnv, ...args: string[]) =>
     (await command(['status', ...args], { cwd, env })).stderr
   const socket = { SLUICE_SOCKET: '/nowhere/sluice.sock' }
-  t.match(await stderr(socket), /no daemon at \/nowhere\/sluice\.sock/)
+  t.match(await stderr(socket), /no daemon at \/nowhere\/sluice\.sock, which SLUICE_SOCKET names/)
   t.match(await stderr({ SLUICE_CONFIG: 'a.yaml' }), /no daemon at .*\/mine\/sluice\.sock/)
   t.match(await stderr({ ...socket, SLUICE_CONFIG: 'a.yaml' }), /\/nowhere\//, 'the socket is more exact')
   t.match(await stderr(socket, '--config', 'a.yaml'), /\/mine\//, 'an option comes first')
@@ -85,7 +89,9 @@ t.test('help and the manual page name each variable of the source', async t => {
   const folder = new URL('../../../src/', import.meta.url)
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(name => /\.[jt]s$/.test(name))
   const texts = files.map(name => readFileSync(new URL(name, folder), 'utf8'))
-  const used = texts.flatMap(text => [...text.matchAll(/env\.((?:SLUICE|XDG|NO)_[A-Z_]+|[A-Z]+_DIRECTORY)/g)])
+  const used = texts.flatMap(text => [
+    ...text.matchAll(/(?:env\.|pathIn\(')((?:SLUICE|XDG|NO)_[A-Z_]+|[A-Z]+_DIRECTORY)/g),
+  ])
   const names = [...new Set(used.map(([, name]) => name!)), 'XDG_CONFIG_HOME', 'XDG_STATE_HOME']
   t.ok(names.includes('SLUICE_SOCKET') && names.includes('SLUICE_CONFIG'))
   const [{ stdout: help }, { stdout: man }] = [await command(['help', 'more']), await command(['docs', 'man'])]

@@ -2,6 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import type { LiveBucket } from '../../../core/component.js'
+import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'
 import { EventEditor } from '../../../core/event/event-editor.js'
@@ -159,6 +160,15 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
   return { processors, destinations }
 }
 
+function explained(explain: Explain | undefined, event: EventBatch): Explanation | undefined {
+  try {
+    return explain?.(event.snapshot())
+  } catch (error) {
+    if (!(error instanceof DeliveryError)) throw error
+    return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
+  }
+}
+
 interface AskLive {
   bucket(id: string, findings: readonly Finding[]): Promise<Live | undefined>
   /** Problems of destinations, by id. */
@@ -187,7 +197,7 @@ async function stepsFrom(
         const before = leaves.get(input)
         if (!before) steps.push(step)
         else if (kind === 'destination') {
-          const explanation = destinations.get(id)?.(before.snapshot())
+          const explanation = explained(destinations.get(id), before)
           const problem = live?.problems.get(id)
           const findings = explanation && [
             ...explanation.findings.map(finding => withUnset(finding, event.unset)),

@@ -5,7 +5,6 @@ import {
   defineDestination,
   type OptionProblem,
 } from '../../../core/component.js'
-import { DeliveryError } from '../../../core/errors.js'
 import type { UsedField } from '../../../core/event/event-fields.js'
 import { written } from '../../../core/explain.js'
 import { parseTemplate } from '../../../core/template.js'
@@ -42,15 +41,10 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
       const heads = new RequestHeads(requests, headers, context.field)
       const compressed = compression === 'none' ? '' : `, compressed by ${compression}`
       return batch => {
-        try {
-          const { place } = heads.of(heads.partitionOf?.(batch, 0))
-          const json = requests.json?.([batch])
-          const text = place + compressed + (json ? '; the body, as JSON' : '')
-          return { outcome: 'delivered', findings: [{ text }], bytes: written(json ?? heads.encode([batch])) }
-        } catch (error) {
-          if (!(error instanceof DeliveryError)) throw error
-          return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
-        }
+        const { place } = heads.of(heads.partitionOf?.(batch, 0))
+        const json = requests.json?.([batch])
+        const text = place + compressed + (json ? '; the body, as JSON' : '')
+        return { outcome: 'delivered', findings: [{ text }], bytes: written(json ?? heads.encode([batch])) }
       }
     },
     check: async (options, context, signal) => {
