@@ -94,8 +94,7 @@ export class FileSource implements Source {
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       beginnings: new KnownBeginnings(),
       lookedAt: () => this.#openFiles.lookedAt,
-      onCommit: () => checkpoints.changed(),
-      onGrown: (tailer: Tailer) => this.#openFiles.grown.add(tailer),
+      onChanged: () => checkpoints.changed(),
       onMoved: (tailer: Tailer, before) => this.#openFiles.moved(tailer, before),
       onErrored: tailer => {
         // After the stop, the committed position stays before the batch, so the next start reads the batch again.
@@ -335,7 +334,6 @@ export class FileSource implements Source {
     })
     this.#isBlocked = !isWhole || unwatched === undefined
     if (!this.#isBlocked) this.#sweptAt = startedAt
-    if (this.#openFiles.areUnsaved) this.#context.checkpoints.changed()
     // The wait for a file system is not part of the working time.
     if (this.#isBlocked) slices.restart()
     slices.stop()
@@ -364,7 +362,7 @@ export class FileSource implements Source {
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false
-    const targets = [...this.#openFiles.targetFolders()]
+    const targets = [...this.#openFiles.targetFolders]
     if (isSame && targets.length === 0 && this.#watches.areComplete) return false
     for (const folder of targets) folders.add(folder)
     return await this.#watches.sync(folders, slices)

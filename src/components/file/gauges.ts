@@ -38,15 +38,11 @@ export function registerGauges(
   })
 }
 
-/** Looks only at files that have grown, because there may be many files. Removes those that were read to their end. */
-function unread(openFiles: OpenFiles): Series[] {
-  const { grown, lineages } = openFiles
+function unread({ tailers, lineages }: OpenFiles): Series[] {
   const byName = new Map<string, number>()
-  for (const tailer of grown) {
-    const { unread, origin, path } = tailer
+  for (const { unread, origin, path } of tailers) {
     const name = origin.path ?? path
-    if (unread > 0 && openFiles.reads(tailer)) byName.set(name, (byName.get(name) ?? 0) + unread)
-    else grown.delete(tailer)
+    if (unread > 0) byName.set(name, (byName.get(name) ?? 0) + unread)
   }
   const behind = [...byName].sort(([, a], [, b]) => b - a)
   const shown = behind.slice(0, MAX_SERIES)

@@ -94,7 +94,8 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${stat.dev}:${stat.ino}`
 }
 
-export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
+/** The owner is undefined if an earlier version saved the position. */
+export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'> & { readonly uid: bigint | number | undefined }
 
 /** The device, inode, birth time and owner of a file, as they are saved. */
 export function identityOf({ dev, ino, birthtimeNs, uid }: BigIntStats) {
@@ -102,7 +103,7 @@ export function identityOf({ dev, ino, birthtimeNs, uid }: BigIntStats) {
 }
 
 /** Whether the file cannot be the file with this birth time. Either time is 0 if the file system does not store it. */
-export function isOther({ birthtimeNs }: Pick<Identity, 'birthtimeNs'>, birth: bigint): boolean {
+export function isOther({ birthtimeNs }: Pick<BigIntStats, 'birthtimeNs'>, birth: bigint): boolean {
   return birthtimeNs !== birth && birthtimeNs !== 0n && birth !== 0n
 }
 

@@ -5,14 +5,14 @@ import { Checks } from '../checks.js'
 import { goneKey, type Identity, isCopyOnly, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
 import { LONG_BYTES } from '../rotation/trail.js'
-import { type Block, blocks, NAMED, type Where, wheres } from './state.js'
+import { type Block, NAMED, type Where, wheres } from './state.js'
 
 export interface KnownContext {
   readonly clock: Clock
   /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
-  /** Called when there may be more to read than before. */
-  onGrown(file: unknown): void
+  /** Called when the entry to save has changed. */
+  onChanged(): void
   /** Called when the file has another path than before. */
   onMoved(file: unknown, before: string): void
 }
@@ -31,7 +31,7 @@ export abstract class KnownFile {
   /** Device and inode of the file. A number is appended when another file may get this inode. */
   key = ''
   birth = 0n
-  /** The owner of the file when it was last seen. Undefined if an earlier version saved the position. */
+  /** The owner of the file when it was last seen. */
   uid: number | undefined
   path = ''
   /** Where a sweep last found the file, and where it is if that is a link. */
@@ -39,6 +39,9 @@ export abstract class KnownFile {
   target = ''
   /** When the path last changed, on the monotonic clock. */
   movedAt = Number.NEGATIVE_INFINITY
+  /** The numbers of the last sweeps that found the file, and that found it unchanged since its last read. */
+  seenIn = 0
+  sameIn = 0
   where: Where = NAMED
   block: Block
   /** Device and inode of the file that was found to be a copy of this one. */
@@ -64,9 +67,6 @@ export abstract class KnownFile {
   readonly #firstSeen: number
   /** The changes before the last check whether the file still held what was read. */
   #sureChanges = 0
-  /** The numbers of the last sweeps that found the file, and that found it unchanged since its last read. */
-  #seenIn = 0
-  #sameIn = 0
 
   constructor(path: string, stat: Identity, origin: Origin, context: KnownContext) {
     this.origin = origin
@@ -85,6 +85,7 @@ export abstract class KnownFile {
   protected setFile(path: string, stat: Identity): void {
     this.key = keyOf(stat)
     this.birth = stat.birthtimeNs
+    this.uid = stat.uid === undefined ? undefined : Number(stat.uid)
     this.rename(path)
     this.target = path
     this.size = 0
@@ -102,17 +103,8 @@ export abstract class KnownFile {
     this.#context.onMoved(this, before)
   }
 
-  setOwner(uid: number | undefined): void {
-    this.uid = uid
-  }
-
-  /** Records where the link leads under which the file was found. */
-  setTarget(target: string): void {
-    this.target = target
-  }
-
-  /** Takes over the names of a file that was truncated. */
-  takeNames({ found, target }: Known): void {
+  /** Sets where a sweep found the file, and where it is if that is a link. */
+  setNames({ found, target }: Pick<Known, 'found' | 'target'>): void {
     this.found = found
     this.target = target
   }
@@ -126,14 +118,14 @@ export abstract class KnownFile {
   /** Called when the file was truncated. From then on, this is its old content, which is searched immediately. */
   truncated(): void {
     this.truncatedSince = this.sureUntil
-    this.#seenIn = 0
+    this.seenIn = 0
     this.leave()
   }
 
   /** Called when the sweep with this number found the file under the matching name `path`. */
   wasFound(sweep: number, path: string, isSame: boolean): void {
     this.mayBeThere(sweep)
-    this.#sameIn = isSame ? sweep : 0
+    this.sameIn = isSame ? sweep : 0
     // While a file with several names has the name under which it was read first, it does not count as renamed.
     if (path === this.origin.path) this.rename(path)
     this.found = path
@@ -141,34 +133,20 @@ export abstract class KnownFile {
 
   /** Called when the sweep with this number could not look for the file at its path. */
   mayBeThere(sweep: number): void {
-    this.#seenIn = sweep
-    this.where = wheres.found(this.where)
+    this.seenIn = sweep
+    this.to(wheres.found)
   }
 
-  wasSeenIn(sweep: number): boolean {
-    return this.#seenIn === sweep
-  }
-
-  wasSameIn(sweep: number): boolean {
-    return this.#sameIn === sweep
-  }
-
-  /** Called when a sweep did not find the file under a matching name. Returns false if it was not there before. */
-  leftName(): boolean {
+  /** Changes where the file is, by a transition of `wheres`. Returns whether that is another state than before. */
+  to(transition: (where: Where, now: number) => Where): boolean {
     const { where } = this
-    this.where = wheres.left(where, this.#context.clock.now())
-    return where !== this.where
+    this.where = transition(where, this.#context.clock.now())
+    return this.where !== where
   }
 
-  /** Called when the file grew, may have grown, or is read on under a name that does not match. */
-  stirred(): void {
-    this.where = wheres.stirred(this.where, this.#context.clock.now())
-  }
-
-  /** Called when a search of the folder of the closed file is over. The files after it need not wait. */
-  wasSought(isThere: boolean): void {
-    this.where = wheres.sought(this.where, isThere)
-    this.wasLookedFor()
+  /** Changes why the file is not read, by a transition of `blocks`. */
+  becomes(transition: (block: Block) => Block): void {
+    this.block = transition(this.block)
   }
 
   /** Since when the file has not grown and was not found under a matching name, on the monotonic clock. */
@@ -184,12 +162,12 @@ export abstract class KnownFile {
   /** Reads the rest of the file from a compressed copy. */
   readOn(copy: Copy): void {
     this.leave()
-    this.where = wheres.copied(copy, this.#context.clock.now())
+    this.to((_, since) => ({ is: 'copied', since, copy }))
   }
 
   /** Forgets a copy that is gone. Another file may get its inode. */
   leaveCopy(): void {
-    this.where = wheres.copyLost(this.where)
+    this.to(wheres.copyLost)
     this.claim(undefined)
   }
 
@@ -217,32 +195,11 @@ export abstract class KnownFile {
     return this.block === 'held' || this.block === 'moved' || this.block === 'full'
   }
 
-  hold(): void {
-    this.block = 'held'
-  }
-
-  release(): void {
-    this.block = blocks.released(this.block)
-  }
-
-  fail(how: Exclude<Block, 'held' | undefined>): void {
-    this.block = blocks.failed(this.block, how)
-  }
-
-  worked(): void {
-    this.block = blocks.worked(this.block)
-  }
-
-  /** Called when a sweep has looked for the file, or the file is no longer read. */
-  wasLookedFor(): void {
-    this.block = blocks.lookedFor(this.block)
-  }
-
   /** Records a size. The recorded size never decreases, because bytes that are gone after a shrink still count. */
   sees(size: number): void {
     if (size <= this.size) return
     this.size = size
-    this.#context.onGrown(this)
+    this.#context.onChanged()
   }
 
   /** Compares the file with the stat of a sweep. Returns true if there may be something to read. */

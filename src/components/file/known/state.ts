@@ -12,22 +12,18 @@ export type Where =
 
 export const NAMED: Where = { is: 'named' }
 
-/** The transitions of `Where`. */
+/** Transitions of `Where`. `now`: on the monotonic clock. */
 export const wheres = {
-  /** A sweep found the file under a matching name, or may have missed it there. */
+  /** A sweep found the file under a matching name, or could not look there. */
   found: (where: Where): Where => (where.is === 'copied' ? where : NAMED),
   /** A sweep did not find the file under a matching name. */
   left: (where: Where, now: number): Where => (where.is === 'named' ? { is: 'nameless', since: now } : where),
-  /** The file has grown, may have grown unseen, or was opened under another name. */
+  /** The file grew, may have grown unseen, or is read on under another name. */
   stirred: (where: Where, now: number): Where =>
     where.is === 'copied' ? { ...where, since: now } : { is: 'nameless', since: now },
-  /** A search of its folder found or did not find the closed file. */
-  sought: (where: Where, isThere: boolean): Where =>
-    where.is === 'named' || where.is === 'copied'
-      ? where
-      : { is: isThere ? 'nameless' : 'missing', since: where.since },
-  /** The rest of the file is read from a compressed copy. */
-  copied: (copy: Copy, now: number): Where => ({ is: 'copied', since: now, copy }),
+  /** A search of the file's folder found the closed file at its path, or did not find it there. */
+  there: (where: Where): Where => (where.is === 'missing' ? { is: 'nameless', since: where.since } : where),
+  notThere: (where: Where): Where => (where.is === 'nameless' ? { is: 'missing', since: where.since } : where),
   /** The copy is gone, or does not contain what was read. */
   copyLost: (where: Where): Where => (where.is === 'copied' ? { is: 'nameless', since: where.since } : where),
 }
@@ -39,10 +35,18 @@ export const wheres = {
  */
 export type Block = 'held' | 'moved' | 'full' | 'open' | 'read' | undefined
 
-/** The transitions of `Block`. A held file stays held, whatever else happens to it. */
+const failed = (how: Block) => (block: Block) => (block === 'held' ? block : how)
+
+/** Transitions of `Block`. A held file stays held, whatever else happens to it. */
 export const blocks = {
-  failed: (block: Block, how: Exclude<Block, 'held' | undefined>): Block => (block === 'held' ? block : how),
+  held: (): Block => 'held',
   released: (block: Block): Block => (block === 'held' ? undefined : block),
+  moved: failed('moved'),
+  full: failed('full'),
+  open: failed('open'),
+  read: failed('read'),
+  /** A sweep has looked for the file, or the file is no longer read. */
   lookedFor: (block: Block): Block => (block === 'moved' ? undefined : block),
-  worked: (block: Block): Block => (block === 'held' ? block : undefined),
+  /** The file was opened or read. */
+  worked: failed(undefined),
 }

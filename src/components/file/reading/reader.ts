@@ -7,6 +7,7 @@ import { LinkedList } from '../../../lib/linked-list.js'
 import { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
+import { blocks } from '../known/state.js'
 import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from './tailer.js'
@@ -76,7 +77,7 @@ export class Reader {
 
   ready(tailer: Tailer): void {
     if (tailer.isQueued || tailer.held) return
-    tailer.wasLookedFor()
+    tailer.becomes(blocks.lookedFor)
     this.#queue.add(tailer)
     this.#waker.wake()
   }
@@ -121,7 +122,7 @@ export class Reader {
     this.#unfinished.forget(tailer)
     this.#hinted.delete(tailer)
     this.#drop(tailer)
-    tailer.wasLookedFor()
+    tailer.becomes(blocks.lookedFor)
   }
 
   /** Runs until the signal aborts. Without `follow`, also ends when every file was read to its end. */
@@ -238,7 +239,7 @@ export class Reader {
 
   #worked(tailer: Tailer): void {
     if (!tailer.failed) return
-    tailer.worked()
+    tailer.becomes(blocks.worked)
     this.#options.problems.over(tailer.path)
   }
 
@@ -246,7 +247,7 @@ export class Reader {
   #failed(tailer: Tailer, error: unknown): void {
     // When a silent file system responds again, a sweep finds the file.
     const isSilent = error instanceof SilentFileSystem
-    tailer.fail(isSilent ? 'moved' : 'read')
+    tailer.becomes(isSilent ? blocks.moved : blocks.read)
     if (!isSilent) this.#options.problems.failed(tailer.path, 'read', error)
     this.#drop(tailer)
   }

@@ -5,7 +5,7 @@ import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
 import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
-import { closeSync, fstatSync, orNone } from '../../../lib/files/disk/disk.js'
+import { closeSync, fstatSync, orNone, orUnknown } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import { formatOf } from '../compression.js'
@@ -46,7 +46,6 @@ export interface TailerContext extends KnownContext {
   /** Scratch memory: the bytes before a portion, then the portion's first bytes. One portion is read at a time. */
   readonly before: Buffer
   readonly beginnings: KnownBeginnings<Tailer>
-  onCommit(): void
   /** Called when a batch was given back. The file is then read again from its committed position. */
   onErrored(tailer: Tailer): void
   /** Called after a truncation. `read`: number of bytes read; `unread`: number of bytes seen but not read. */
@@ -85,8 +84,6 @@ class OwnTailer extends KnownFile {
   isBehind = true
   /** The next file, if it took the parts of a line from the end of this file. Undefined after their delivery. */
   successor: Tailer | undefined
-  /** The size of the file and the length of the head in the last result of `entry`. */
-  #saved = { size: 0, head: 0 }
   readonly #context: TailerContext
   #closing = false
   /** Whether the earlier files were checked for new lines since this file last grew or was at its end. */
@@ -125,7 +122,7 @@ class OwnTailer extends KnownFile {
     this.#furthest = start.offset
     this.tail = start.tail
     this.#hole = new Hole(start.offset)
-    this.#positions = new LowWaterMark(start, context.onCommit)
+    this.#positions = new LowWaterMark(start, context.onChanged)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
   }
 
@@ -238,6 +235,7 @@ class OwnTailer extends KnownFile {
   #setHead(head: Fingerprint): void {
     this.#content.head = head
     this.#context.beginnings.setHead(this, head)
+    this.#context.onChanged()
   }
 
   get unsettled(): boolean {
@@ -357,11 +355,10 @@ class OwnTailer extends KnownFile {
   /** Goes back to the committed position, so that everything after it is read again. */
   rewind(): void {
     const { mark } = this.#positions
-    this.#positions = new LowWaterMark(mark, this.#context.onCommit)
+    this.#positions = new LowWaterMark(mark, this.#context.onChanged)
     // The next file may take the end of this file when it was read again, however long ago it was read first.
     this.#furthest = mark.offset
     this.#goTo(mark)
-    this.#context.onGrown(this)
     this.#takeBackParts()
   }
 
@@ -432,12 +429,11 @@ class OwnTailer extends KnownFile {
   /** Call before the stop. The next start needs the size to count lost bytes, and the first bytes to find a copy. */
   lookOnceMore(): void {
     if (this.fd === undefined || this.copy) return
-    try {
+    // In doubt, keeps the size and the first bytes that were known before.
+    orUnknown(() => {
       this.glance()
       this.learnHead()
-    } catch {
-      // Keep the size and the first bytes that were known before.
-    }
+    })
   }
 
   /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds its last mark. */
@@ -464,33 +460,20 @@ class OwnTailer extends KnownFile {
    * read. Without this check, each further rotation would then leave another unknown copy.
    */
   get isOverwritten(): boolean {
-    const { at, size, head } = this
     if (this.fd === undefined || this.reading || this.copy) return false
-    const { size: now } = fstatSync(this.fd)
-    if (now < at) return true
+    const { size } = fstatSync(this.fd)
     // A file that was read to its end is compared at the next read.
-    if (now === at && now === size) return false
-    const holds = at === 0 ? now >= size && same(fingerprintAt(this.fd, 0, head.bytes), head) : this.#tailMatches()
-    if (holds) this.becomesSure(head.bytes > 0 ? now : 0)
-    return !holds
+    return !(size === this.at && size === this.size) && !this.holds()
   }
 
   /** False if this is unknown. */
   get unlinked(): boolean {
-    try {
-      return this.fd !== undefined && fstatSync(this.fd).nlink === 0
-    } catch {
-      return false
-    }
+    return this.fd !== undefined && orUnknown(() => fstatSync(this.fd!).nlink) === 0
   }
 
   /** Whether nothing of the file was read, and it begins like a compressed file. */
   get beginsCompressed(): boolean {
-    try {
-      return this.at === 0 && this.fd !== undefined && formatOf(firstBytes(this.fd)) !== undefined
-    } catch {
-      return false
-    }
+    return this.at === 0 && this.fd !== undefined && orUnknown(() => formatOf(firstBytes(this.fd!))) !== undefined
   }
 
   /** Undelivered bytes of the open file. After a restart, these bytes can be read only if the file is found again. */
@@ -637,12 +620,6 @@ class OwnTailer extends KnownFile {
     this.#splitter.release()
   }
 
-  /** Whether undelivered bytes were seen after the last `entry`. Only the loss of saved bytes is reported. */
-  get isUnsaved(): boolean {
-    const { size, committed } = this
-    return size > committed.offset && (size !== this.#saved.size || committed.content.head.bytes !== this.#saved.head)
-  }
-
   /** Shows whether a copy's position is ahead of the committed position: see `isCopyAhead`. */
   get known(): Original {
     return { ...this.committed, head: this.head, claimed: this.claimed, marks: this.trail.marks }
@@ -655,7 +632,6 @@ class OwnTailer extends KnownFile {
     const [dev, ino] = this.key.split(':', 2) as [string, string]
     const wasLong = this.longSince < this.#context.lookedAt()
     const marks = this.trail.saved(offset, content.head.bytes, wasLong)
-    this.#saved = { size, head: content.head.bytes }
     return {
       path,
       ...(dirname(this.target) === dirname(path) ? {} : { target: this.target }),

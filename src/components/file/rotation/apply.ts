@@ -12,6 +12,7 @@ import {
   NO_BYTES,
   same,
 } from '../identity.js'
+import { blocks, wheres } from '../known/state.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey } from '../saved.js'
@@ -75,7 +76,8 @@ export class Apply {
         return true
       case 'miss':
         // The files after it must not wait.
-        tailer?.wasSought(false)
+        tailer?.becomes(blocks.lookedFor)
+        tailer?.to(wheres.notThere)
         return true
     }
     if (step.do === 'seek') this.#options.unseen.displaced(step.name, step.since)
@@ -110,7 +112,7 @@ export class Apply {
     if (!this.#options.files.readOn(tailer, this.#at(place, tailer.at))) return false
     tailer.claim(place.key)
     report(tailer, place, this.#options.context)
-    tailer.wasLookedFor()
+    tailer.becomes(blocks.lookedFor)
     this.#begin(tailer)
     return true
   }
@@ -122,7 +124,7 @@ export class Apply {
   }
 
   #begin(tailer: Tailer): void {
-    tailer.stirred()
+    tailer.to(wheres.stirred)
     this.#options.onReady(tailer)
   }
 
@@ -247,7 +249,8 @@ export class Apply {
   #release(tailer: Tailer, { byKey }: Folder, isSought: boolean): void {
     if (tailer.copy) return
     const { files, onEnd } = this.#options
-    tailer.wasSought(byKey.get(tailer.key)?.path === tailer.path)
+    tailer.becomes(blocks.lookedFor)
+    tailer.to(byKey.get(tailer.key)?.path === tailer.path ? wheres.there : wheres.notThere)
     if (isSought) {
       files.forget(tailer)
       return

@@ -1,4 +1,5 @@
 import type { SourceContext } from '../../../core/component.js'
+import { orUnknown } from '../../../lib/files/disk/disk.js'
 import type { Tailer } from '../reading/tailer.js'
 
 /** Bytes that were seen in a file and can no longer be read. */
@@ -73,22 +74,13 @@ export class Losses {
 
 /** Undelivered bytes of a file; 0 while its file system does not respond. */
 function undeliveredOf(tailer: Tailer): number {
-  return known(() => tailer.undelivered) ?? 0
+  return orUnknown(() => tailer.undelivered) ?? 0
 }
 
 export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   let bytes = 0
   for (const tailer of tailers)
-    if (tailer.awaySince !== undefined && tailer.size > tailer.committed.offset && known(() => tailer.unlinked))
+    if (tailer.awaySince !== undefined && tailer.size > tailer.committed.offset && orUnknown(() => tailer.unlinked))
       bytes += undeliveredOf(tailer)
   return bytes
-}
-
-/** Calls `look` and returns its result. Returns undefined while the file system does not respond. */
-function known<T>(look: () => T): T | undefined {
-  try {
-    return look()
-  } catch {
-    return undefined
-  }
 }

@@ -5,6 +5,7 @@ import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
 import type { Remote } from '../discovery/remote.js'
 import { identityOf, keyOf, NO_BYTES } from '../identity.js'
+import { wheres } from '../known/state.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
@@ -221,7 +222,7 @@ export class Search {
       tailer.rename(one.path)
       if (!tailer.look(one.stat)) continue
       there.add(tailer)
-      if (!files.open(tailer)) tailer.stirred()
+      if (!files.open(tailer)) tailer.to(wheres.stirred)
       else this.#apply.goOn(tailer, one.path)
     }
   }

@@ -142,6 +142,15 @@ export function orNone<T>(call: () => T, folder?: string): T | undefined {
   }
 }
 
+/** Like `orNone`. Also returns undefined if a file system does not respond. */
+export function orUnknown<T>(call: () => T): T | undefined {
+  try {
+    return call()
+  } catch {
+    return undefined
+  }
+}
+
 /** Returns the stats of a path; undefined if it does not exist or is not accessible. */
 export function statOrNone(path: string, folder?: string): BigIntStats | undefined {
   return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)

@@ -392,8 +392,7 @@ function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
     lookedAt,
-    onCommit: () => {},
-    onGrown: () => {},
+    onChanged: () => {},
     onMoved: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
@@ -589,7 +588,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
 t.test('a file is held until a sweep has looked for the file before it', async t => {
   const held: Tailer[] = []
   const earlier = [{ isPostponed: true }]
-  const tailer = { path: 'app.log', isBehind: true, earlier, wasLookedFor() {}, pause() {} } as unknown as Tailer
+  const tailer = { path: 'app.log', isBehind: true, earlier, becomes() {}, pause() {} } as unknown as Tailer
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),

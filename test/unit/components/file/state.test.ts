@@ -12,38 +12,22 @@ const WHERES = `
 found              named       named       named       copied@1
 left               nameless@2  nameless@1  missing@1   copied@1
 stirred            nameless@2  nameless@2  nameless@2  copied@2
-sought-there       named       nameless@1  nameless@1  copied@1
-sought-not-there   named       missing@1   missing@1   copied@1
-copied             copied@2    copied@2    copied@2    copied@2
-copy-lost          named       nameless@1  missing@1   nameless@1
+there              named       nameless@1  nameless@1  copied@1
+notThere           named       missing@1   missing@1   copied@1
+copyLost           named       nameless@1  missing@1   nameless@1
 `
 
 const BLOCKS = `
                    -           held        moved       full        open        read
+held               held        held        held        held        held        held
 moved              moved       held        moved       moved       moved       moved
 full               full        held        full        full        full        full
 open               open        held        open        open        open        open
 read               read        held        read        read        read        read
 released           -           -           moved       full        open        read
-looked-for         -           held        -           full        open        read
+lookedFor          -           held        -           full        open        read
 worked             -           held        -           -           -           -
 `
-
-const toWhere: Record<string, (where: Where) => Where> = {
-  found: wheres.found,
-  left: where => wheres.left(where, 2),
-  stirred: where => wheres.stirred(where, 2),
-  'sought-there': where => wheres.sought(where, true),
-  'sought-not-there': where => wheres.sought(where, false),
-  copied: () => wheres.copied(copy, 2),
-  'copy-lost': wheres.copyLost,
-}
-
-const toBlock: Record<string, (block: Block) => Block> = {
-  released: blocks.released,
-  'looked-for': blocks.lookedFor,
-  worked: blocks.worked,
-}
 
 function whereOf(text: string): Where {
   const [is, since] = text.split('@') as [Where['is'], string?]
@@ -61,5 +45,5 @@ function check<S>(table: string, stateOf: (text: string) => S, transitionOf: (na
   }
 }
 
-check(WHERES, whereOf, name => toWhere[name]!)
-check(BLOCKS, blockOf, name => toBlock[name] ?? (block => blocks.failed(block, name as 'moved')))
+check(WHERES, whereOf, name => where => wheres[name as keyof typeof wheres](where, 2))
+check(BLOCKS, blockOf, name => blocks[name as keyof typeof blocks])
