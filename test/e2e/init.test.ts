@@ -178,6 +178,16 @@ destinations:
   t.match(readFileSync(join(folder, 'sluice.yaml'), 'utf8'), /\n {2}app:\n(?: {4}.*\n)*? {4}renamed_from: system\n/)
 })
 
+t.test('of many logs that grow, the largest are proposed, and the number of the others is shown', async t => {
+  const log: Record<string, string> = {}
+  for (let i = 0; i < 30; i++) log[`many-${i}.log`] = `text ${'x'.repeat(i)}\n`
+  const folder = testFolder(t, { root: { var: { log: { ...log, 'binary.db': `\0${'x'.repeat(100)}` } } } })
+  const args = ['init', '--yes', '--root', 'root', '--send', 'none']
+  const { stdout } = await command(args, { cwd: folder })
+  t.match(stdout, /^ {2}1 {2}many_29: text, .*\n(?: {2}\d {2}many_2\d: .*\n){7}\n/m)
+  t.match(stdout, '22 smaller files in /var/log: name those to read')
+})
+
 t.test('nothing is written if a file exists, an answer is wrong or missing, or the result would be wrong', async t => {
   const folder = testFolder(t, { 'sluice.yaml': 'mine\n', 'app.log': '{"app":"cart"}\n' })
   const log = join(folder, 'app.log')

@@ -54,7 +54,7 @@ export async function doctor({ config, json }: { config: string | undefined; jso
         printable(`${path}${unit ? ` (${unit.Id})` : ''}: ${counted(found.length, 'finding')}`),
         ...problemLines(found, '!', width, line => (color ? `\x1b[31m${line}\x1b[0m` : line)),
         ...(found.length > 0 ? [''] : []),
-        `Nothing is wrong with: ${ok.join(', ')}`,
+        ok.length > 0 ? `Nothing is wrong with: ${ok.join(', ')}` : 'Nothing else could be checked.',
       ].join('\n')
   io.stdout.write(`${text}\n`)
   return found.length === 0 ? EXIT.done : EXIT.failed

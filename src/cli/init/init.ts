@@ -109,7 +109,10 @@ function questions(given: InitFlags, { stdin, stdout }: Io) {
       if (isClosed) stdout.write(prompt)
       else lines.prompt()
       const { value, done } = await answers.next()
-      if (done) throw new Error('not all questions were answered, so nothing was written; --yes accepts the proposals')
+      if (done) {
+        stdout.write('\n')
+        throw new Error('not all questions were answered, so nothing was written; --yes accepts the proposals')
+      }
       try {
         return parse(String(value).trim() || proposal)
       } catch (error) {

@@ -5,7 +5,7 @@ import { errorCode } from '../../core/errors.js'
 import { machineText } from '../../lib/files/machine-text.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
-import { formatSize } from '../../lib/units.js'
+import { counted, formatSize } from '../../lib/units.js'
 import { LIMIT_ID, UPSTREAM_ID } from './plan.js'
 import { logFormat, newestEntries, newestLines } from './sample.js'
 
@@ -103,7 +103,7 @@ export class Machine {
         sample: () => newestEntries(this.#root === '' ? [] : ['-D', at(journal)]),
       })
     for (const [id, service] of Object.entries(SERVICES)) this.#add(id, id.split('_')[0]!, service)
-    this.#addGrowing()
+    const left = this.#addGrowing()
 
     const listening = ['tcp', 'tcp6'].flatMap(
       name => machineText(at(`proc/net/${name}`)).match(/:\w{4}(?= \S+ 0A )/g) ?? [],
@@ -122,6 +122,7 @@ export class Machine {
       hasDocker && NO_DOCKER_NAMES,
       !hasDocker && this.#matches(`${CONTAINERS}/*`).length > 0 && NO_DOCKER_FILES,
       this.#matches('/var/log/pods/*').length > 0 && NO_PODS,
+      left > 0 && `${counted(left, 'smaller file')} in /var/log: name those to read, as in --read "/var/log/*.log"`,
       refused !== undefined && `${refused}${more}: this user may not read this; use sudo, or join the group adm`,
     ].filter(text => text !== false)
   }
@@ -132,8 +133,8 @@ export class Machine {
     return known ?? this.#add(...nameOf(resolve(name)), ['text', [resolve(name)]])
   }
 
-  /** Adds text files in /var/log that changed within a day. */
-  #addGrowing(): void {
+  /** Adds the largest text files in /var/log that changed within a day. Returns how many files are left. */
+  #addGrowing(): number {
     // Each folder has its own pattern, because the search for a pattern ends at a folder that this user may not list.
     const folders = this.#matches('/var/log/*').filter(({ kind }) => kind === 'folder')
     const inFolders = folders.map(({ path }) => `${literalGlob(path.slice(this.#root.length))}/*`)
@@ -141,9 +142,14 @@ export class Machine {
     const growing = ['/var/log/*', ...inFolders]
       .flatMap(pattern => this.#filesOf(pattern))
       .filter(({ path, size, mtimeMs }) => size > 0 && mtimeMs > since && !ROTATED.test(path) && !this.#seen.has(path))
-      .filter(({ path }) => !newestLines(this.#root + path).includes('\0'))
-    for (const { path } of growing.sort((a, b) => b.size - a.size).slice(0, MOST_GROWING))
+      .sort((a, b) => b.size - a.size)
+    const most = this.logs.length + MOST_GROWING
+    while (this.logs.length < most && growing.length > 0) {
+      const { path } = growing.shift()!
+      if (newestLines(this.#root + path).includes('\0')) continue
       this.#add(...nameOf(path), ['text', [literalGlob(path)]])
+    }
+    return growing.length
   }
 
   /** Adds and returns the log in the readable files of a service, if there are any. */

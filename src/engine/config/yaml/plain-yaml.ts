@@ -29,11 +29,11 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
   return document.toString({ lineWidth: 0 })
 }
 
-/** Escapes `${`, which would begin a variable in the configuration. */
 /** A value on one line, which ends with a line feed. */
 export const onOneLine = (value: unknown) =>
   stringify(value, { collectionStyle: 'flow', blockQuote: false, lineWidth: 0 })
 
+/** Escapes `${`, which would begin a variable in the configuration. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
 /** The value of a tree as written in the file: with `${NAME}`, not with the values of variables. */
