@@ -15,18 +15,14 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const LOCK = '.build/prepare.lock'
 /** What `npm run build:kernel` and `npm run build:bundles` compile, to files that are built here by copying them. */
-const COMPILED = [
-  join('src', 'lib', 'kernel', 'assembly'),
-  join('src', 'page', 'web', 'kit'),
-  join('src', 'page', 'web', 'page'),
-]
+const COMPILED = [join('src', 'page', 'web', 'kit'), join('src', 'page', 'web', 'page')]
 const forTests = process.argv.includes('--test')
 const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']
 
@@ -61,7 +57,7 @@ function install() {
 }
 
 function* files(folder) {
-  if (!existsSync(folder) || COMPILED.includes(folder)) return
+  if (!existsSync(folder) || basename(folder) === 'assembly' || COMPILED.includes(folder)) return
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) yield* files(path)

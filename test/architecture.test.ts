@@ -154,6 +154,15 @@ t.test('a wing is loaded only through its entry, and only when it is needed', as
   }
 })
 
+t.test('lib knows nothing of logs', async t => {
+  for (const path of walk(join(checkout, 'src/lib')).filter(path => path.endsWith('.ts'))) {
+    const found = /\b(otlp|syslog|msgpack|protobuf|logfmt|gelf|klog|loki|kafka|cri|docker|nginx|apache)\b/i.exec(
+      read('src/lib', path),
+    )
+    if (found) t.fail(`src/lib/${path} must not know ${found[0]}`)
+  }
+})
+
 t.test('what runs in a browser shares no code with the daemon, and its kit none with the page', async t => {
   const web = walk(join(checkout, 'src/page/web')).filter(path => /^(kit|page)\/.*\.tsx?$/.test(path))
   t.ok(web.length > 10)

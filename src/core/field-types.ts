@@ -1,7 +1,7 @@
-import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
 import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { numberOf } from './event/field-reader.js'
+import { isoText, TIME_FORMATS } from './time-formats.js'
 
 export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
 export type FieldType = (typeof TYPES)[number]

@@ -43,7 +43,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
       'page.js': 'alert(1)\n',
       lib: { kernel: { 'kernel.wasm': 'wasm', assembly: { 'x.ts': 'x' } } },
       core: { 'base.grok': 'INT \\d+\n' },
-      web: { bundle: { 'LICENSES.txt': 'MIT' }, kit: { 'x.ts': 'x', 'x.css': 'x' } },
+      page: { web: { bundle: { 'LICENSES.txt': 'MIT' }, kit: { 'x.ts': 'x', 'x.css': 'x' } } },
     },
     test: { 'a.test.ts': '' },
     bin: { npm: NPM },

@@ -1,4 +1,4 @@
-import { WireReader } from '../../src/lib/formats/protobuf-wire.js'
+import { WireReader } from '../../src/core/codecs/protobuf/protobuf-wire.js'
 
 /**
  * Messages of the OpenTelemetry protocol, as its JSON, and of Loki: for each number of a field its name and its type; `[]`:

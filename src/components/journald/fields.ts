@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
+import { SEVERITIES } from '../../core/codecs/syslog/syslog-header.js'
 import type { EventFields } from '../../core/event/event-fields.js'
-import { SEVERITIES } from '../../lib/formats/syslog.js'
 
 /**
  * An entry from `journalctl -o json`. A value is a string, an array of numbers (bytes), null, or an array of several of

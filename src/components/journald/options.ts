@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
+import { SEVERITIES } from '../../core/codecs/syslog/syslog-header.js'
 import { byteSize, refuseAt } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
-import { SEVERITIES } from '../../lib/formats/syslog.js'
 import { RENAMED } from './fields.js'
 
 const FIELD = /^[A-Z_][A-Z0-9_]{0,63}$/

@@ -6,9 +6,9 @@ import { EventTime } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { murmur2 } from '../../lib/formats/murmur2.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { KafkaOptions } from './destination.js'
+import { murmur2 } from './murmur2.js'
 import { putVarint } from './record-batch.js'
 
 export interface Records {

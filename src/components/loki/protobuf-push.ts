@@ -1,8 +1,8 @@
 import type { Bytes, Encoded } from '../../core/codecs/encode.js'
+import { highOf, lowOf, WireWriter } from '../../core/codecs/protobuf/protobuf-output.js'
+import { BYTES, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import type { EventTime } from '../../core/event/event-time.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
-import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 
 /** Typical bytes of an entry's length prefix. */
 const ENTRY_ROOM = 2

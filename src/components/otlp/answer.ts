@@ -1,7 +1,7 @@
 import { z } from 'zod'
+import { NotProtobuf, WireReader } from '../../core/codecs/protobuf/protobuf-wire.js'
 import type { Failure } from '../../core/errors.js'
 import { parseJsonWithin } from '../../lib/formats/json-text.js'
-import { NotProtobuf, WireReader } from '../../lib/formats/protobuf-wire.js'
 import { integer, SHORT_VALUES } from '../../net/http/client/answers/read-answer.js'
 import type { PartlyRefused, Refused } from '../../net/http/client/request-format.js'
 

@@ -8,11 +8,11 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
-import type { RecordLines } from '../../lib/kernel/log-records.js'
 import type { OtlpOptions } from './destination.js'
 import { JsonRecords } from './json-records.js'
 import { LogRecords } from './log-record.js'
 import { ProtobufRecords } from './protobuf-records.js'
+import { RecordLines } from './record-lines.js'
 import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
@@ -38,7 +38,7 @@ export class ExportRequest {
     this.records = encoding === 'json' ? new JsonRecords() : new ProtobufRecords()
     this.#record = new LogRecords(options)
     const { fields } = this.#record
-    const kernel = theKernel()?.records
+    const kernel = theKernel()?.part(RecordLines)
     if (fields && kernel?.takes(fields)) this.#kernel = kernel
     this.#names = Object.keys(resource)
     this.#values = [...Object.values(resource), scope].map(template => compileTemplate(template, context.field))

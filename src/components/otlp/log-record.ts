@@ -11,7 +11,6 @@ import { MINUS, NINE, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { findPath, found, MemberName } from '../../lib/formats/json-members.js'
 import { sawEscape, skipSpace, slotOf, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { tokenText } from '../../lib/formats/json-token.js'
-import { type LogFields, USE } from '../../lib/kernel/log-records.js'
 import {
   addText,
   addValue,
@@ -24,6 +23,7 @@ import {
   withUniqueNames,
 } from './any-value.js'
 import type { OtlpOptions } from './destination.js'
+import { type LogFields, USE } from './record-lines.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
 

@@ -1,7 +1,7 @@
+import { highOf, lowOf, WireWriter } from '../../core/codecs/protobuf/protobuf-output.js'
+import { BYTES, FIXED_64, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../lib/formats/json-string.js'
-import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
-import { BYTES, FIXED_64, VARINT } from '../../lib/formats/protobuf-wire.js'
 import type { Group, RecordField, Records } from './records.js'
 
 /** Field numbers of AnyValue. */

@@ -1,9 +1,9 @@
 import { COLON, isAt, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
-import { firstOf, LastTime } from '../../lib/formats/log-times.js'
 import { compileFormat } from '../../lib/formats/strptime.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
+import { firstOf, LastTime } from './log-times.js'
 import {
   ACCESS_FIELDS,
   ACCESS_LINES_WITH_HOSTS,
@@ -13,7 +13,7 @@ import {
   putNumber,
   readAccessLog,
   whatFailed,
-} from './web-log.js'
+} from './web-log/web-log.js'
 
 const OPEN = 0x5b
 const CLOSE = 0x5d

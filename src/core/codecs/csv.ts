@@ -10,7 +10,7 @@ import type { Fields } from '../event/event.js'
 import { reaches } from '../options/reach.js'
 import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
-import { fail, whatFailed } from './web-log.js'
+import { fail, whatFailed } from './web-log/web-log.js'
 
 /** Maximum number of unnamed values that `parse` reads from a line. Each becomes a field with its own name. */
 const MOST_UNNAMED = 65_536

@@ -5,7 +5,6 @@ import { SLOT, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { addCopied, type ByteSink } from '../../lib/formats/json-string.js'
 import { FieldMembers } from '../../lib/formats/members.js'
 import { parseExact } from '../../lib/formats/normal-json.js'
-import type { FieldLines, LineFormat } from '../../lib/kernel/field-lines.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
@@ -15,6 +14,7 @@ import { type Fields, ORIGIN_FIELDS } from '../event/event.js'
 import type { EventFields } from '../event/event-fields.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
 import { OriginTail, originBit, ownBits } from '../event/origin-tail.js'
+import { FieldLines, type LineFormat } from './field-lines.js'
 
 const OPEN = Buffer.from('{')
 const NOTHING = Buffer.alloc(0)
@@ -158,12 +158,12 @@ export abstract class FieldsCodec extends Codec {
 
   override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {
     const { lineFormat } = this
-    const kernel = lineFormat && theKernel()?.fields
+    const kernel = lineFormat && theKernel()?.part(FieldLines)
     return kernel?.isWorthwhile(lines) ? kernel.scan(lineFormat!, lines, wanted, out, SCAN) : undefined
   }
 
   override writeJson(batch: EventBatch, to: ByteSink): void {
-    const kernel = theKernel()?.fields
+    const kernel = theKernel()?.part(FieldLines)
     if (!kernel || !this.lineFormat || batch.texts || !kernel.isWorthwhile(batch)) super.writeJson(batch, to)
     else this.#writeLines(batch, to, kernel, this.lineFormat)
   }

@@ -3,7 +3,7 @@ import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { nearest } from '../../lib/formats/strptime.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
-import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
+import { fail, indexOfByte, putNumber, whatFailed } from './web-log/web-log.js'
 
 const CLOSE = 0x5d
 /** Lengths of `0505 17:59:40.692994`, of its part before the point, and of this part in ISO 8601. */

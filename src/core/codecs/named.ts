@@ -13,14 +13,19 @@ const NAME = /\b(?:codec|decode|encoding)["']?\s*:\s*["']?(\w+)/g
 export async function loadCodecsNamed(texts: readonly string[]): Promise<void> {
   const files = new Set(readdirSync(fileURLToPath(new URL('.', import.meta.url))))
   const names = new Set(texts.flatMap(text => [...text.matchAll(NAME)].map(([, name]) => name!)))
-  const missing = [...names].filter(name => files.has(`${name}.js`) && !codecDefinition(name))
-  const found = (await Promise.all(missing.map(definitionOf))).filter(definition => definition !== undefined)
+  const missing = [...names].filter(name => (files.has(`${name}.js`) || files.has(name)) && !codecDefinition(name))
+  const found = (await Promise.all(missing.map(name => definitionOf(name, files.has(name))))).filter(
+    definition => definition !== undefined,
+  )
   // Keeps codecs that were loaded meanwhile.
   const more = found.filter(definition => !loadedCodecs().includes(definition))
   if (more.length > 0) offerCodecs([...loadedCodecs(), ...more])
 }
 
-async function definitionOf(name: string): Promise<CodecDefinition | undefined> {
-  const module = (await import(`./${name}.js`)) as Record<string, Partial<CodecDefinition> | undefined>
+async function definitionOf(name: string, isFolder: boolean): Promise<CodecDefinition | undefined> {
+  const module = (await import(`./${isFolder ? `${name}/` : ''}${name}.js`)) as Record<
+    string,
+    Partial<CodecDefinition> | undefined
+  >
   return Object.values(module).find(one => one?.name === name && one.examples) as CodecDefinition | undefined
 }

@@ -11,7 +11,7 @@ import {
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
-import type { LineFormat } from '../../lib/kernel/field-lines.js'
+import type { LineFormat } from '../codecs/field-lines.js'
 import type { EventBatch } from './batch.js'
 import { EventJson } from './event-json.js'
 import { EventMerger } from './event-merger.js'

@@ -1,7 +1,7 @@
 import { SLOT, sawEscape, slotOf, stringEnd, type WantedNames } from '../../lib/formats/json-scan.js'
-import type { EventFrame, FieldLines, LineFormat } from '../../lib/kernel/field-lines.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import { type EventFrame, FieldLines, type LineFormat } from '../codecs/field-lines.js'
 import type { EventBatch } from './batch.js'
 import { INVALID, MODIFIED } from './flags.js'
 import { OriginTail, ownBits } from './origin-tail.js'
@@ -35,7 +35,7 @@ export class LineMerger {
 
   /** A column with a 1 for each merged event, valid until the next call; undefined if the batch is not handled. */
   merge(batch: EventBatch): Uint8Array | undefined {
-    const kernel = theKernel()?.fields
+    const kernel = theKernel()?.part(FieldLines)
     if (batch.origin.codec.form !== 'message' || !kernel?.isWorthwhile(batch)) return undefined
     for (let i = 0; i < batch.length; i++) batch.look(i)
     const wanted = this.#wanted

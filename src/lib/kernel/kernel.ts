@@ -1,14 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { chunkMemory } from '../lines/chunk-memory.js'
-import { type FieldExports, FieldLines } from './field-lines.js'
 import { type JsonExports, JsonLines } from './json-lines.js'
 import { type LineEndExports, LineEnds } from './line-ends.js'
 import { LineMemory } from './line-memory.js'
-import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
- * WebAssembly code with SIMD for the work that costs most per byte. The code is in `assembly/`. It reads lines in place
+ * WebAssembly code with SIMD for the work that costs most per byte. The code is in `assembly/`, here and in the folders of formats. It reads lines in place
  * if their chunk is in the memory that the kernel shares with the pool of chunks. Other lines are copied there in
  * groups. Calls never yield, so one instance is enough for the process.
  */
@@ -19,18 +17,17 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
 }
 
-type Exports = JsonExports &
-  FieldExports &
-  LineEndExports &
-  RecordExports &
-  StringExports & { readonly base: { readonly value: number } }
+type Exports = JsonExports & LineEndExports & StringExports & { readonly base: { readonly value: number } }
+
+/** A part of the kernel for one format. Its code is in the folder of the format. */
+type Part<T> = new (code: never, memory: LineMemory) => T
 
 export interface Kernel {
   readonly json: JsonLines
-  readonly fields: FieldLines
   readonly lines: LineEnds
-  readonly records: RecordLines
   readonly strings: Strings
+  /** The only instance of a part. */
+  part<T>(Part: Part<T>): T
 }
 
 let kernel: Kernel | undefined
@@ -47,13 +44,20 @@ export function theKernel(): Kernel | undefined {
     const memory = new LineMemory(code.base.value, shared)
     kernel = {
       json: new JsonLines(code, memory),
-      fields: new FieldLines(code, memory),
       lines: new LineEnds(code, memory),
-      records: new RecordLines(code, memory),
       strings: new Strings(code, memory),
+      part: made(Part => new Part(code as never, memory)),
     }
   } catch {
     kernel = undefined
   }
   return kernel
+}
+
+function made(make: (Part: Part<unknown>) => unknown): Kernel['part'] {
+  const parts = new Map<Part<unknown>, unknown>()
+  return <T>(Part: Part<T>) => {
+    if (!parts.has(Part)) parts.set(Part, make(Part))
+    return parts.get(Part) as T
+  }
 }

@@ -4,9 +4,9 @@ import { FieldsCodec } from '../../../core/codecs/fields-codec.js'
 import { refuse } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
 import { timeZone } from '../../../core/options/time-zone.js'
+import { isoText, TIME_FORMATS } from '../../../core/time-formats.js'
 import { FieldName, type FieldSink } from '../../../lib/formats/field-sink.js'
 import { compileFormat, LONGEST_TIME, type TimeReader } from '../../../lib/formats/strptime.js'
-import { isoText, TIME_FORMATS } from '../../../lib/formats/time-formats.js'
 import { TimeZone } from '../../../lib/formats/time-zone.js'
 
 const MOST_FORMATS = 16
