@@ -97,14 +97,15 @@ function withoutRest(file: Subject, looked: Looked): Step[] {
   const { tailer, entry } = file
   if (!looked.isListed) return [{ do: 'miss', file }]
   if (tailer) {
-    const { head, birth, size, truncatedSince, origin, path } = tailer
+    const { head, birth, changedAt, size, truncatedSince, origin, path } = tailer
     const name = origin.path ?? path
     if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'miss', file }]
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined
     // An empty file may have been written, compressed and removed since the last look.
     const mayHaveBytes = size > 0 || !looked.byKey.has(tailer.key)
-    const isSought = !wasOpened && mayHaveBytes && mayBeCompressed(name, birth, looked)
-    return isSought ? [{ do: 'seek', file, name, since: Number(birth) / 1e6 }] : [{ do: 'release', file }]
+    const from = birth || changedAt
+    const isSought = !wasOpened && mayHaveBytes && mayBeCompressed(name, from, looked)
+    return isSought ? [{ do: 'seek', file, name, since: Number(from) / 1e6 }] : [{ do: 'release', file }]
   }
   const name = nameOf(entry!)
   if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'hide', file, hiding: [] }]
@@ -133,15 +134,18 @@ export function mayHide(
   )
 }
 
-/** Whether a compressed file exists that was made after the birth of a file that was never opened. */
-function mayBeCompressed(name: string, birth: bigint, { listed, owners }: Looked): boolean {
-  if (birth === 0n) return false
+/**
+ * Whether a compressed file exists that may be a copy of a file that was never read, because it is not older. `from`:
+ * the birth of the file or, if that is unknown, its last known change.
+ */
+function mayBeCompressed(name: string, from: bigint, { listed, owners }: Looked): boolean {
+  if (from === 0n) return false
   return listed.some(
     ({ name: found, stat: { birthtimeNs, mtimeNs, uid } }) =>
       formatOfName(found) !== undefined &&
       isRotatedName(found, basename(name)) &&
       owners.allow(basename(name), uid) &&
-      Number(birthtimeNs || mtimeNs) / 1e6 >= Number(birth) / 1e6 - CLOCK_MS,
+      Number(birthtimeNs || mtimeNs) / 1e6 >= Number(from) / 1e6 - CLOCK_MS,
   )
 }
 

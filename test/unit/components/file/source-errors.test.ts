@@ -1056,3 +1056,21 @@ t.test('without birth times, a file gets the inode and size of a released one, a
   t.same(run.out.texts().sort(), [...one, ...two, ...other, ...three].sort())
   await run.stop()
 })
+
+t.test('without birth times, a file that was opened empty and never read is read from its copy', async t => {
+  hideBirthTimes(t)
+  refuseWatches(t)
+  const dir = testFolder(t, { 'app.log': '' })
+  const path = join(dir, 'app.log')
+  const { ino } = statSync(path)
+  const run = await start({ include: [join(dir, '*.log')] }, undefined, ahead())
+  await run.scanned(2)
+  const isIt = (fd: unknown) => orNone(() => fstat(fd).ino) === ino
+  const dead = new Set<unknown>(readdirSync('/proc/self/fd').map(Number).filter(isIt))
+  fail(t, 'ESTALE', ['fstatSync', ...READS], fd => dead.has(fd) && isIt(fd))
+  compress(path, one, two)
+  await settled(run, 20)
+  t.same(run.out.texts().sort(), [...one, ...two].sort())
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  await run.stop()
+})
