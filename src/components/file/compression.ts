@@ -3,17 +3,20 @@ import zlib from 'node:zlib'
 
 /** Recognizes the formats of files that are not read as they are, by their first bytes or names. */
 
-export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2' | 'UTF-16'
+/** An encoding of text that is not read. */
+export type Wide = 'UTF-16' | 'UTF-32'
+export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2' | Wide
 
-const STARTS: Readonly<Record<'gzip' | 'zstd' | 'xz', string>> = {
-  gzip: '\x1f\x8b\x08',
-  zstd: '\x28\xb5\x2f\xfd',
-  xz: '\xfd7zXZ\0',
+/** A byte order mark of UTF-32 may begin with one of UTF-16. */
+const STARTS: Readonly<Record<Exclude<Format, 'bzip2'>, readonly string[]>> = {
+  gzip: ['\x1f\x8b\x08'],
+  zstd: ['\x28\xb5\x2f\xfd'],
+  xz: ['\xfd7zXZ\0'],
+  'UTF-32': ['\xff\xfe\0\0', '\0\0\xfe\xff'],
+  'UTF-16': ['\xff\xfe', '\xfe\xff'],
 }
 /** These bytes follow the first four bytes of bzip2: a block, or the end of an empty file. */
 const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
-/** The byte order marks of UTF-16. */
-const UTF_16 = ['\xff\xfe', '\xfe\xff']
 const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
 const EXTENSION = /\.(gz|zst)$/
 
@@ -23,8 +26,8 @@ const ZSTD_WINDOW_LOG = 23
 /** The format of a file that begins with these bytes; undefined: its lines are read as they are. */
 export function formatOf(first: Buffer): Format | undefined {
   const text = first.toString('latin1', 0, 10)
-  for (const [format, start] of Object.entries(STARTS)) if (text.startsWith(start)) return format as Format
-  if (UTF_16.includes(text.slice(0, 2))) return 'UTF-16'
+  for (const [format, starts] of Object.entries(STARTS))
+    if (starts.some(start => text.startsWith(start))) return format as Format
   return text.startsWith('BZh') && BZIP2.includes(text.slice(4)) ? 'bzip2' : undefined
 }
 
@@ -34,6 +37,10 @@ export function formatOfName(name: string): Format | undefined {
 
 export function uncompressedName(name: string): string {
   return name.replace(EXTENSION, '')
+}
+
+export function isWide(format: string | undefined): format is Wide {
+  return format === 'UTF-16' || format === 'UTF-32'
 }
 
 export function isReadable(format: Format): boolean {

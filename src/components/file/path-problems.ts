@@ -113,13 +113,13 @@ export class PathProblems {
     )
   }
 
-  /** Reports a file in UTF-16, which is never read. Logged and counted once. */
-  refused(path: string): void {
-    if (!this.#first(path, 'UTF-16', true, true)) return
+  /** Reports a file in an encoding that is never read. Logged and counted once. */
+  refused(path: string, encoding: string): void {
+    if (!this.#first(path, encoding, true, true)) return
     this.#context.metrics.failed('open')
     this.#context.log.error(
-      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: 'UTF-16' },
-      'cannot read a file in UTF-16; ignoring it. Write it in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8',
+      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: encoding },
+      `cannot read a file in ${encoding}; ignoring it. Write it in UTF-8, or convert it: iconv -f ${encoding} -t UTF-8`,
     )
   }
 

@@ -133,6 +133,7 @@ const UNREADABLE_ADVICE: readonly (readonly [cause: RegExp, todo: string])[] = [
     'Let the user of the daemon read the file (permission r) and enter its folders (x), for example with SupplementaryGroups= in the unit.',
   ],
   [/^UTF-16$/, 'Write the file in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8.'],
+  [/^UTF-32$/, 'Write the file in UTF-8, or convert it: iconv -f UTF-32 -t UTF-8.'],
   [/^byte /, 'Set decode to the format of the file, write the file again, or remove it from include.'],
 ]
 

@@ -4,7 +4,7 @@ import { errorCode, isMissing } from '../../../core/errors.js'
 import { closeSync, type Entry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
-import { type Format, formatOf, isReadable } from '../compression.js'
+import { type Format, formatOf, isReadable, isWide } from '../compression.js'
 import { firstBytes } from '../identity.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
 
@@ -51,8 +51,8 @@ function warningOf(
   const unknown = all.find(one => one.unknown)?.unknown
   if (unknown !== undefined) {
     const { name, format } = unknown
-    if (format === 'UTF-16')
-      return `${shownPath(pattern)} matches ${name}, which is in UTF-16 and is not read; write it in UTF-8`
+    if (isWide(format))
+      return `${shownPath(pattern)} matches ${name}, which is in ${format} and is not read; write it in UTF-8`
     return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; files of this format are skipped; add them to exclude, as in exclude: ['*.xz']`
   }
   const refused = all.find(one => one.refused)?.refused

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { orNone, withFile } from '../../../lib/files/disk/disk.js'
-import { formatOf } from '../compression.js'
+import { formatOf, isWide } from '../compression.js'
 import {
   COPY_ONLY,
   FINGERPRINT_BYTES,
@@ -167,7 +167,7 @@ export class Apply {
       return
     }
     newcomers.over(path, stat, first && formatOf(first) !== undefined)
-    if (verdict === 'UTF-16') problems.refused(path)
+    if (isWide(verdict)) problems.refused(path, verdict)
     else if (verdict === 'format' || verdict === 'old') problems.compressed(path, verdict)
     else if (verdict === 'inflate' && place && isCompressed(place) && !this.#isKnownByLink(place))
       this.#inflate(path, place)

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { Slices } from '../../../lib/slices.js'
-import { type Format, formatOf, formatOfName, isReadable } from '../compression.js'
+import { type Format, formatOf, formatOfName, isReadable, isWide, type Wide } from '../compression.js'
 import { ALIKE_BYTES, CLOCK_MS } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, wasCopyAhead } from '../saved.js'
@@ -249,7 +249,7 @@ export interface Newcomer {
  * read as long as it does not change. `new`: it is not a copy. `unread`: it could not be read. `inflate`: it is a new
  * compressed file. The others say why it is not read.
  */
-export type Verdict = 'wait' | 'copy' | 'new' | 'unread' | 'inflate' | 'UTF-16' | 'format' | 'old'
+export type Verdict = 'wait' | 'copy' | 'new' | 'unread' | 'inflate' | Wide | 'format' | 'old'
 
 export function verdictOf(file: Newcomer): Verdict {
   const { size, quietMs, first, names, originals, of } = file
@@ -267,11 +267,12 @@ export function verdictOf(file: Newcomer): Verdict {
 
 function verdictOfCompressed({ isAtRest, isOld, inflated, isUnclaimed }: Newcomer, format: Format): Verdict {
   // Such a file may be written all the time.
-  if (format === 'UTF-16') return 'UTF-16'
+  if (isWide(format)) return format
   if (!isAtRest) return 'wait'
   if (!isReadable(format)) return 'format'
   if (isOld) return 'old'
-  if (inflated && formatOf(inflated) === 'UTF-16') return 'UTF-16'
+  const inner = inflated && formatOf(inflated)
+  if (isWide(inner)) return inner
   if (inflated?.length === 0) return 'copy'
   return isUnclaimed ? 'inflate' : 'wait'
 }

@@ -313,6 +313,20 @@ t.test('no file that waits keeps the inflaters from the files that it waits for'
   await next.stop()
 })
 
+t.test('a file in UTF-32 is refused under this name, in both byte orders', async t => {
+  const little = Buffer.from('fffe00006100000062000000', 'hex')
+  const dir = testFolder(t, { 'little.log': little, 'big.log': Buffer.from(little).swap32(), 'a.log': 'a\n' })
+  const run = await start({ include: [join(dir, '*.log')] })
+  await settled(run, 1)
+  await until('both are refused', () => coded(run, 'SLUICE_FILE_UNREADABLE').length === 2)
+  t.same(
+    coded(run, 'SLUICE_FILE_UNREADABLE').map(({ cause }) => cause),
+    ['UTF-32', 'UTF-32'],
+  )
+  t.same(run.out.texts(), ['a'])
+  await run.stop()
+})
+
 t.test('a file in UTF-16 is refused, also in a compressed file, and if it was empty when it was found', async t => {
   const dir = testFolder(t, { 'app.log': '', 'marker.log': 'one\n' })
   const [path, marker] = [join(dir, 'app.log'), join(dir, 'marker.log')]

@@ -328,7 +328,8 @@ t.test('of a file that cannot be read it is said what helps, also if its records
   ]
   const advice = {
     EACCES: /^Let the user .*permission r/,
-    'UTF-16': /^Write .*iconv/,
+    'UTF-16': /^Write .*iconv -f UTF-16/,
+    'UTF-32': /^Write .*iconv -f UTF-32/,
     'byte 4: x': /^Set decode .* include/,
   }
   for (const [cause, todo] of Object.entries(advice))
