@@ -110,7 +110,9 @@ function withoutRest(file: Subject, looked: Looked): Step[] {
   const name = nameOf(entry!)
   if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'hide', file, hiding: [] }]
   if (entry!.away !== undefined) return []
-  const hiding = looked.unreadable.filter(one => mayHide(one, file))
+  // The file may have been missing already when the last run ended, so its copy may be older.
+  const known = { ...file, since: undefined }
+  const hiding = looked.unreadable.filter(one => mayHide(one, known))
   if (hiding.length > 0) return [{ do: 'hide', file, hiding }]
   if ((entry!.size ?? 0) <= entry!.offset || looked.isGone) return []
   const isSought = entry!.head.bytes === 0 && mayBeCompressed(name, BigInt(entry!.birth), looked)

@@ -1074,3 +1074,27 @@ t.test('without birth times, a file that was opened empty and never read is read
   t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
   await run.stop()
 })
+
+t.test('a copy that cannot be opened during two runs: its rest does not count as lost, and is read', async t => {
+  const { path, options, checkpoints } = await readBefore(t, one)
+  let run = await start(options, checkpoints)
+  run.out.hold = true
+  appendFileSync(path, asText(two))
+  await settled(run, 10)
+  await run.stop()
+  compress(path, [], three)
+  const { end } = fail(t, 'EACCES', ['openSync'], file => file === `${path}.1.gz`)
+  for (const lines of [10, 0]) {
+    run = await start(options, run.checkpoints, ahead())
+    await settled(run, lines)
+    await run.scanned(3)
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    await run.stop()
+    await laterFiles(dirname(path))
+  }
+  end()
+  run = await start(options, run.checkpoints, ahead())
+  await settled(run, 10)
+  t.same(run.out.texts(), two)
+  await run.stop()
+})
