@@ -176,6 +176,8 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   if (file.isThere && size > file.size()) return 'other'
   const mark = file.markIn(size)
   if (!mark) return 'other'
+  // If an existing file cannot be read, a few bytes do not show its copy.
+  if (file.isThere && Math.max(mark.offset, head.bytes) < Math.min(size, ALIKE_BYTES)) return 'other'
   const relation = relationBySize(file, one, size)
   if (relation === 'other' || mark.offset <= head.bytes) return relation
   const answer = yield { candidate: one, offset: mark.offset, bytes: mark.tail.bytes }

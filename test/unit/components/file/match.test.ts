@@ -126,6 +126,12 @@ const VECTORS: readonly [
     [candidate('app.log.1', a.subarray(0, LINE - 1), { birth: 500 })],
     [],
   ],
+  [
+    'one byte of a file is known, which cannot be read',
+    [file(a, 0, { isThere: true, head: fingerprint(a, 0, 1), markIn: () => ({ offset: 0, tail: NO_BYTES }) })],
+    [candidate('app.log.1', lines('an', 2))],
+    [],
+  ],
   ['shorter and alike, but another file', [file(a, all)], [candidate('app.log.1', alike.subarray(0, 95 * LINE))], []],
   ['another file', [file(a, 40 * LINE)], [candidate('app.log.1', b)], []],
   [
