@@ -27,7 +27,7 @@ export interface Line {
   wasSeen: boolean | undefined
   /** Whether a call about its file failed, and no line of the file has arrived since, while it was not delivered. */
   wasRefused: boolean
-  /** Whether a call about a file that had it failed. */
+  /** Whether a call about a file that has it, or had it before a truncation, failed. */
   hadErrors: boolean
 }
 
@@ -42,6 +42,8 @@ export class Ledger {
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
   /** The files about which a call failed, and of which no line has arrived since. */
   readonly #refused = new Set<FileNode>()
+  /** The lines that each file had before its last truncation. */
+  readonly #truncated = new Map<FileNode, readonly Line[]>()
   /** Parts of lines that a truncation tore. */
   readonly #torn: string[] = []
   /** The last line of each file name that arrived in the present run of the source. */
@@ -99,7 +101,9 @@ export class Ledger {
 
   /** The file is empty now. */
   clear(node: FileNode): void {
-    for (const { line } of this.#in(node)) line.wasUnread = !line.isDelivered
+    const lines = this.#in(node).map(({ line }) => line)
+    for (const line of lines) line.wasUnread = !line.isDelivered
+    this.#truncated.set(node, lines)
     this.#contents.delete(node)
   }
 
@@ -112,6 +116,7 @@ export class Ledger {
   /** A call about the file failed. */
   refused(node: FileNode): void {
     this.#refused.add(node)
+    for (const line of this.#truncated.get(node) ?? []) line.hadErrors = true
     for (const { line } of this.#in(node)) {
       line.hadErrors = true
       line.wasRefused ||= !line.isDelivered

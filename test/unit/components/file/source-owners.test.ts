@@ -1,4 +1,13 @@
-import fs, { appendFileSync, readFileSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
+import fs, {
+  appendFileSync,
+  cpSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -95,6 +104,27 @@ t.test('a log that is created with a new owner after each rotation', async t => 
   t.same(run.out.texts(), [...REST, ...NEW, 'never seen', 'newest'])
   t.same(foreign(run), [])
 })
+
+for (const copied of ['all keep the old owner', 'all have the new owner', 'only the rotated ones keep the old owner'])
+  t.test(`logs that were copied to a machine where the log has another owner: ${copied}`, async t => {
+    const { dir, path, own, create, compress, options, checkpoints } = await stopped(t)
+    const moved = copied === 'all have the new owner' ? 1001 : APP
+    compress(path, `${path}.3.gz`, APP)
+    create(`${path}.2`, 'never seen\n', APP)
+    create(path, 'written last\n', copied === 'all keep the old owner' ? APP : 1001)
+    cpSync(dir, `${dir}-copy`, { recursive: true, preserveTimestamps: true })
+    rmSync(dir, { recursive: true })
+    renameSync(`${dir}-copy`, dir)
+    for (const name of ['.3.gz', '.2']) own(path + name, moved)
+    own(path, copied === 'all keep the old owner' ? APP : 1001)
+    const run = await tail(options, checkpoints)
+    await arrived(run, REST.length + 2)
+    renameSync(path, `${path}.1`)
+    create(path, asText(NEW), 1001)
+    await settled(run, REST.length + 2 + NEW.length)
+    t.same(run.out.texts().sort(), [...REST, 'never seen', 'written last', ...NEW].sort())
+    t.same(foreign(run), [])
+  })
 
 t.test('a log whose owner changed while it was read', async t => {
   const { path, own, compress, options } = world(t)
