@@ -1,6 +1,6 @@
 import type { Seeded } from '../test/support/seeded.js'
 
-/** Configurations for `npm run reloads`: in each of them every event reaches exactly one output. */
+/** Configurations for `npm run bench reloads`: in each of them every event reaches exactly one output. */
 
 export interface Places {
   readonly folder: string

@@ -16,9 +16,9 @@ import { OUTPUTS, type Places, plainConfig, randomConfig, wrongConfig } from './
 import { RunningDaemon } from './running.js'
 import { showOnTerminal, workFolder } from './work.js'
 
-/** `npm run reloads`: random reloads under load; nothing is lost, nothing is repeated, nothing is left behind. */
+/** `npm run bench reloads`: random reloads under load; nothing is lost, nothing is repeated, nothing is left behind. */
 
-const USAGE = `Usage: npm run reloads -- [options]
+const USAGE = `Usage: npm run bench reloads -- [options]
 
   --count N      reloads, besides those to warm up (default: 200)
   --rate N       events a second, over a file, standard input and a TCP connection (default: 200000)

@@ -9,9 +9,9 @@ import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
 import { showOnTerminal, workFolder } from './work.js'
 
-/** `npm run soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
+/** `npm run bench soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
 
-const USAGE = `Usage: npm run soak -- [options]
+const USAGE = `Usage: npm run bench soak -- [options]
 
   --minutes N    how long (default: 30)
   --rate N       lines a second, over all files (default: 5000)

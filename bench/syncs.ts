@@ -8,9 +8,9 @@ import { until } from '../test/support/until.js'
 import { SLUICE } from './measure.js'
 import { workFolder } from './work.js'
 
-/** `npm run bench:syncs`: how long callers of the service wait while its store is written and its disk is slow. */
+/** `npm run bench syncs`: how long callers of the service wait while its store is written and its disk is slow. */
 
-const USAGE = `Usage: npm run bench:syncs -- [options]
+const USAGE = `Usage: npm run bench syncs -- [options]
 
   --delays LIST   milliseconds that each sync of the store takes longer, by strace (default: 0,100)
   --changes N     changes per second (default: 20)
@@ -98,6 +98,6 @@ async function measure(delayMs: number): Promise<void> {
   end()
 }
 
-await runProgram('bench:syncs', async () => {
+await runProgram('bench syncs', async () => {
   for (const delay of options.delays.split(',')) await measure(Number(delay))
 })

@@ -13,7 +13,7 @@ import { EVENT_COLOURS, svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
 import { workFolder } from './work.js'
 
 /**
- * `npm run bench:windows`: draws the pictures of throttles in docs. Each window mode and the throttle of the quickstart
+ * `npm run bench windows`: draws the pictures of throttles in docs. Each window mode and the throttle of the quickstart
  * are simulated; backlog and the roll-out of a limit are runs of the throttle on a manual clock.
  */
 

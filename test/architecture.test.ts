@@ -64,7 +64,7 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
 
 const TOP_LEVEL =
   `package.json package-lock.json tsconfig.json README.md CHANGELOG.md LICENSE src config test bench docs
-    systemd`.split(/\s+/)
+    scripts systemd`.split(/\s+/)
 const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.tap', '.build', '.sluice-quickstart'])
 
 /** Every file below `folder`, relative to `base`. */

@@ -24,7 +24,7 @@ t.test('an option that a program of `npm run` does not know, or a number that is
     stderr: /^Unknown option '--none'; known are --check, [^\n]*\n$/,
   })
 
-  const script = spawnSync(process.execPath, ['.scripts/package-library.mjs', '--none'], {
+  const script = spawnSync(process.execPath, ['scripts/package-library.mjs', '--none'], {
     cwd: checkout,
     encoding: 'utf8',
   })

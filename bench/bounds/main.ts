@@ -9,9 +9,9 @@ import { type Figures, runJob } from '../peers/run.js'
 import { survey } from '../peers/survey.js'
 import { show, showOnTerminal, workFolder } from '../work.js'
 
-/** `npm run bench:bounds`: what any program in Node.js takes for a job, and what Sluice adds, for ever longer inputs. */
+/** `npm run bench bounds`: what any program in Node.js takes for a job, and what Sluice adds, for ever longer inputs. */
 
-const USAGE = `Usage: npm run bench:bounds -- [options]
+const USAGE = `Usage: npm run bench bounds -- [options]
 
 Measures loops that do the least for a job, and Sluice. Needs Linux.
 
@@ -137,4 +137,4 @@ ${tables.join('\n')}`
   process.stdout.write(options.json ? `${JSON.stringify({ machine, empty, results: all })}\n` : text)
 }
 
-await runProgram('bench:bounds', main)
+await runProgram('bench bounds', main)

@@ -4,13 +4,13 @@ import { checkout } from '../../test/support/checkout.js'
 import { NONE, programOptions } from '../../test/support/program-options.js'
 import { LINES, microBenches, reference } from './stages.js'
 
-/** `npm run bench:micro`: what a line costs in each stage, as a ratio to a fixed program that runs in between. */
+/** `npm run bench micro`: what a line costs in each stage, as a ratio to a fixed program that runs in between. */
 
 const BASELINE = join(checkout, 'bench/micro/baseline.json')
 /** A ratio that grew by more than this is shown as slower. */
 const TOLERANCE = 0.05
 
-const USAGE = `Usage: npm run bench:micro -- [options]
+const USAGE = `Usage: npm run bench micro -- [options]
 
   --rounds N     rounds of every stage (default: 200)
   --only LIST    stages, by their ids

@@ -8,9 +8,9 @@ import { withNodeOptions } from '../measure.js'
 import { workFolder } from '../work.js'
 import { drawFlames, type Profile, treeOf } from './flame.js'
 
-/** `npm run profile -- J2`: where the CPU time of a job of the benchmark goes, as a flame graph. */
+/** `npm run bench profile -- J2`: where the CPU time of a job of the benchmark goes, as a flame graph. */
 
-const USAGE = `Usage: npm run profile -- [options] JOB
+const USAGE = `Usage: npm run bench profile -- [options] JOB
 
 JOB is one of ${profiled.map(({ id, title }) => `${id} (${title})`).join(', ')}.
 

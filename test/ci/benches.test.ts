@@ -260,7 +260,7 @@ t.test('the pictures of window modes in docs are what the simulator makes', asyn
   for (const name of pictures)
     t.ok(
       readFileSync(join(out, name)).equals(readFileSync(join(checkout, 'docs', name))),
-      `npm run bench:windows: ${name}`,
+      `npm run bench windows: ${name}`,
     )
 })
 
@@ -277,7 +277,7 @@ t.test('a table replaces the one that is between the markers of a page', async t
   t.throws(() => writeBetweenMarkers(path, 'bench:peers', 'x'), { message: /lacks the lines/ })
 })
 
-t.test('npm run reloads, a short one: nothing is lost, repeated or left behind', async t => {
+t.test('npm run bench reloads, a short one: nothing is lost, repeated or left behind', async t => {
   const script = join(built, 'bench/reloads.js')
   const args = [script, '--count', '10', '--rate', '20000', '--seed', '3', '--wrong', '0.3']
   // A group of its own: its daemon ends with it, however this ends.

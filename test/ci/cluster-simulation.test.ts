@@ -1,7 +1,7 @@
 import t from 'tap'
 import { runCluster } from '../sim-cluster/run.js'
 
-/** A short run of `npm run sim:cluster`. */
+/** A short run of `npm run sim cluster`. */
 
 const DAEMONS = 30
 

@@ -32,7 +32,7 @@ async function build(containers: Containers, arch: string, out: string): Promise
   const args = ['--with', containers.engine, '--arch', arch, '--built', built, '--out', out]
   const { code, stdout, stderr } = await containers.run(
     process.execPath,
-    join(checkout, '.scripts/package-image.mjs'),
+    join(checkout, 'scripts/package-image.mjs'),
     ...args,
   )
   if (code !== 0) throw new Error(stderr)

@@ -178,11 +178,11 @@ const npmOptions = (folder: string) => [
 
 const TSC = join(checkout, 'node_modules/typescript/bin/tsc')
 
-/** A copy of what is built, with the declarations that `npm run build:types` adds when it is packed. */
+/** A copy of what is built, with the declarations that `npm run build types` adds when it is packed. */
 const whole = mkdtempSync(join(tmpdir(), 'sluice-package-'))
 process.once('exit', () => rmSync(whole, { recursive: true }))
 t.before(async () => {
-  await done(t, process.execPath, [TSC, '-p', join(checkout, '.scripts/types.json')])
+  await done(t, process.execPath, [TSC, '-p', join(checkout, 'scripts/types.json')])
   cpSync(join(built, 'src'), join(whole, 'src'), { recursive: true })
 })
 
@@ -319,7 +319,7 @@ t.test('the package of the library installs and loads what it uses, and nothing 
   if (!npm) return
   const folder = testFolder(t, { project: { 'package.json': '{}' } })
   const cwd = join(folder, 'project')
-  const made = [join(checkout, '.scripts/package-library.mjs'), '--built', whole, '--out', folder]
+  const made = [join(checkout, 'scripts/package-library.mjs'), '--built', whole, '--out', folder]
   const tarball = (await done(t, process.execPath, made)).trim()
   const server = await servePackages()
   t.teardown(() => server.close())

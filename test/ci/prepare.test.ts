@@ -49,11 +49,11 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
     bin: { npm: NPM },
   })
   const path = (name: string) => join(folder, name)
-  mkdirSync(path('.scripts'))
-  cpSync(join(checkout, '.scripts/prepare.mjs'), path('.scripts/prepare.mjs'))
+  mkdirSync(path('scripts'))
+  cpSync(join(checkout, 'scripts/prepare.mjs'), path('scripts/prepare.mjs'))
   chmodSync(path('bin/npm'), 0o755)
   const swc = 'node_modules/@swc/wasm-typescript'
-  const script = path('.scripts/prepare.mjs')
+  const script = path('scripts/prepare.mjs')
   const env = { ...process.env, PATH: `${path('bin')}:${process.env.PATH}` }
   const prepare = (...args: string[]) => {
     rmSync(path('calls'), { force: true })

@@ -191,7 +191,7 @@ t.test('nine alerts get somebody up, and say what is at risk and what to type fi
 })
 
 t.test('the dashboard is what its table makes, and every panel has its place, unit and description', async t => {
-  const script = join(checkout, '.scripts/dashboard.mjs')
+  const script = join(checkout, 'scripts/dashboard.mjs')
   t.equal(execFileSync(process.execPath, [script, '--print'], { encoding: 'utf8' }), read(dashboardPath))
   const taken = new Map<string, string>()
   for (const { id, type, title, description, gridPos, fieldConfig } of dashboard.panels) {

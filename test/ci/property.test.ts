@@ -8,7 +8,7 @@ import { run } from '../property/throttle/run.js'
 import { ALL_PAIRS, ALL_RUNS, PAIRS, type Scenario, scenarioOf } from '../property/throttle/scenario.js'
 import { shrunken } from '../property/throttle/shrink.js'
 
-/** A short run of `npm run property:throttle`. */
+/** A short run of `npm run fuzz throttle`. */
 
 /** Those with all pairs, and more where few show what is wrong: at the ends of sliding windows, and of rules in a row. */
 function seeds(): number[] {

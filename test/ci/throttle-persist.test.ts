@@ -107,7 +107,7 @@ t.test('every kind of window is as it was after a kill, after a stop, and after 
 t.test('however often it is killed, no bucket passes more than its limit and what it passed just before', async t => {
   const KEYS = 300
   const LIMIT = 60
-  // `npm run kills` does so thirty times; these take a moment.
+  // `npm run fuzz kills` does so thirty times; these take a moment.
   const KILLS = Number(process.env.SLUICE_KILLS ?? 4)
   const folder = testFolder(t, { 'app.log': '' })
   const config = configOf({ one: `limit: ${LIMIT}, window: 1 Days` })

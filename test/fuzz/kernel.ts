@@ -3,9 +3,9 @@ import { lineDifferences } from '../support/line-differences.js'
 import { programOptions } from '../support/program-options.js'
 import { scanDifferences } from '../support/scan-differences.js'
 
-/** `npm run fuzz:kernel`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
+/** `npm run fuzz kernel`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
 
-const USAGE = 'Usage: npm run fuzz:kernel -- [--seed N] [--count N]\n'
+const USAGE = 'Usage: npm run fuzz kernel -- [--seed N] [--count N]\n'
 const { seed, count } = programOptions({ seed: Math.floor(Math.random() * 2 ** 31), count: 1_000_000 }, USAGE).options
 
 async function compare(what: string, run: () => { wrong: readonly string[] } | Promise<{ wrong: readonly string[] }>) {

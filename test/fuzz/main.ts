@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { programOptions } from '../support/program-options.js'
 import { fuzz } from './run.js'
 
-/** `npm run fuzz:api`: requests made of the API's own description. Exit code 1 on a problem. */
+/** `npm run fuzz api`: requests made of the API's own description. Exit code 1 on a problem. */
 
-const USAGE = 'Usage: npm run fuzz:api -- [--seed N] [--count N]\n'
+const USAGE = 'Usage: npm run fuzz api -- [--seed N] [--count N]\n'
 const { seed, count } = programOptions({ seed: Math.floor(Math.random() * 2 ** 31), count: 10_000 }, USAGE).options
 const folder = mkdtempSync(join(tmpdir(), 'sluice-fuzz-'))
 try {

@@ -1,9 +1,9 @@
 import { NONE, programOptions } from '../support/program-options.js'
 import { type Kind, LIMITS, type Outcome, runCluster, type Settings } from './run.js'
 
-/** `npm run sim:cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
+/** `npm run sim cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
 
-const USAGE = `Usage: npm run sim:cluster -- [options]
+const USAGE = `Usage: npm run sim cluster -- [options]
 
   --daemons N  how many daemons share the limit (default: 200)
   --seeds N    how many seeds (default: 3)

@@ -31,7 +31,7 @@ const NAMES: Readonly<Record<string, string>> = { journald: 'the journal', elast
 
 /** Builds the package from what this test was built from; the path of it. */
 async function build(folder: string, ...args: string[]): Promise<string> {
-  const all = [join(checkout, '.scripts/package-deb.mjs'), '--built', built, '--out', folder, ...args]
+  const all = [join(checkout, 'scripts/package-deb.mjs'), '--built', built, '--out', folder, ...args]
   const env = { ...process.env, SOURCE_DATE_EPOCH: '1700000000', DPKG_DEB_COMPRESSOR_LEVEL: '0' }
   return (await execute(process.execPath, all, { env, timeout: BUILD_MS })).stdout.trim()
 }

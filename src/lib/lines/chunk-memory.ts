@@ -9,7 +9,7 @@ export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
 export const OWN_BYTES = 7.25 * 1024 * 1024
 const PAGE = 64 * 1024
-/** `.scripts/build-kernel.mjs` compiles the kernel for this number of pages. */
+/** `scripts/build-kernel.mjs` compiles the kernel for this number of pages. */
 const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1
 
 export interface FixedMemory {

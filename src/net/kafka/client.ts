@@ -1,5 +1,5 @@
 /**
- * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. `npm run build:bundles` bundles
+ * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. `npm run build bundles` bundles
  * these modules, because the whole package brings 20 others. Sluice implements connections, retries and sequence
  * numbers itself, for the reasons in docs/decisions/receivers.md.
  */

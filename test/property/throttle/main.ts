@@ -3,9 +3,9 @@ import { run } from './run.js'
 import { ALL_RUNS, scenarioOf } from './scenario.js'
 import { shrunken } from './shrink.js'
 
-/** `npm run property:throttle`: compares throttles of random options with a simple model. */
+/** `npm run fuzz throttle`: compares throttles of random options with a simple model. */
 
-const USAGE = `Usage: npm run property:throttle -- [options]
+const USAGE = `Usage: npm run fuzz throttle -- [options]
 
   --runs N   how many (default: 10000; ${ALL_RUNS} try every mode with every two options)
   --from N   the first seed (default: 0)
@@ -46,7 +46,7 @@ async function main(): Promise<number> {
     say(`seed ${seed} FAILED: ${result.problems[0]}`)
   }
   say(`${runs} runs from seed ${from}, ${events} events, ${refused} refused: ${failed.length} failed`)
-  if (failed.length > 0) say(`smallest history of one: npm run property:throttle -- --seed ${failed[0]}`)
+  if (failed.length > 0) say(`smallest history of one: npm run fuzz throttle -- --seed ${failed[0]}`)
   return failed.length > 0 ? 1 : 0
 }
 

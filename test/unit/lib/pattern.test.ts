@@ -324,7 +324,7 @@ longTest('64 KiB take at most 50 ms of any pattern, and 250 ms of one that is ma
   slow.push('(?:a{1,20}){1,20}b', '((a{2,5}){2,5}){2,5}b', '(?:[ab]{0,30}a){0,10}c', '(a?){100}b', '(\\w+\\s?)*$!')
   slow.push('[ab]*a[ab]{100}[cd]', '([ab]*a[ab]{20})c', '(?=(a+)+$)b', '(?<=(a+)+)[c]', '(x+x+)+y', 'a.*b|a')
   for (const source of slow) holds(source, 'u', 250)
-  // `npm run patterns` draws 10,000.
+  // `npm run fuzz patterns` draws 10,000.
   const count = Number(process.env.SLUICE_PATTERNS ?? 20_000) / 100
   for (let i = 0; i < count; i++)
     holds(

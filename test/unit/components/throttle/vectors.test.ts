@@ -45,7 +45,7 @@ t.test('the files are what the reference program makes', { skip }, async t => {
   }
 })
 
-/** `npm run vectors` runs 10,000; these take a moment. */
+/** `npm run fuzz vectors` runs 10,000; these take a moment. */
 const RUNS = Number(process.env.SLUICE_VECTORS ?? rounds(400, 150))
 
 t.test('random limits decide as the reference program does', { skip, timeout: 300_000 + RUNS * 20 }, async t => {

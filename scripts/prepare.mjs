@@ -21,7 +21,7 @@ import { fileURLToPath } from 'node:url'
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const LOCK = '.build/prepare.lock'
-/** What `npm run build:kernel` and `npm run build:bundles` compile, to files that are built here by copying them. */
+/** What `npm run build kernel` and `npm run build bundles` compile, to files that are built here by copying them. */
 const COMPILED = [join('src', 'page', 'web', 'kit'), join('src', 'page', 'web', 'page')]
 const forTests = process.argv.includes('--test')
 const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']

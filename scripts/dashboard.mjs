@@ -1,5 +1,5 @@
 // Writes config/grafana/sluice.json, a dashboard for Grafana 9.4 and newer, from the table in dashboard-rows.mjs; with --print, to standard
-// output. Change the table, run `node .scripts/dashboard.mjs`, and commit both.
+// output. Change the table, run `node scripts/dashboard.mjs`, and commit both.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

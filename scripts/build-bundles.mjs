@@ -88,7 +88,7 @@ for (const { out, ...options } of [web, packages]) {
   for (const [path, bytes] of built) {
     if (!process.argv.includes('--check')) writeFileSync(path, bytes)
     else if (!bytes.equals(readFileSync(path))) {
-      process.stderr.write(`${path} is not what its sources are bundled to. Run "npm run build:bundles".\n`)
+      process.stderr.write(`${path} is not what its sources are bundled to. Run "npm run build bundles".\n`)
       process.exitCode = 1
     }
   }

@@ -1,7 +1,7 @@
 // Builds the package of the library: sluice-logs-library-VERSION.tgz, with the files that its entries import, and no others.
 // It depends on the packages that these files import. The same input gives the same files.
 //
-//   node .scripts/package-library.mjs [--out FOLDER] [--built FOLDER]
+//   node scripts/package-library.mjs [--out FOLDER] [--built FOLDER]
 //
 // --built names a folder of built files and declarations; without it the checkout is built first.
 import { execFileSync } from 'node:child_process'
@@ -52,7 +52,7 @@ function collect(path, files, packages) {
 
 const stage = mkdtempSync(join(tmpdir(), 'sluice-library-'))
 try {
-  if (!options.built) execFileSync('npm', ['run', '--silent', 'build:types'], { cwd: ROOT, stdio: 'inherit' })
+  if (!options.built) execFileSync('npm', ['run', '--silent', 'build', 'types'], { cwd: ROOT, stdio: 'inherit' })
   const files = new Set()
   const packages = new Set()
   const exports = Object.fromEntries(ENTRIES.map(entry => [entry, manifest.exports[entry]]))

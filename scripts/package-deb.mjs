@@ -1,7 +1,7 @@
 // Builds the Debian package: sluice_VERSION_ARCH.deb, with the packages of npm that it needs, and a supported Node.js.
 // The same input gives the same bytes.
 //
-//   node .scripts/package-deb.mjs [--without-node] [--out FOLDER] [--arch ARCH] [--version VERSION] [--built FOLDER]
+//   node scripts/package-deb.mjs [--without-node] [--out FOLDER] [--arch ARCH] [--version VERSION] [--built FOLDER]
 //
 // The version names the Node.js that is in it: VERSION+nodeVERSION. With --without-node, the package depends on the
 // package nodejs. --arch is amd64 or arm64, by default that of this machine; any machine builds both. --built names a
@@ -146,7 +146,7 @@ function stageControl(stage, units) {
   const whole = units.filter(name => !name.includes('@'))
   const others = whole.filter(name => name !== 'sluice.service')
   for (const name of ['postinst', 'prerm', 'postrm']) {
-    const script = fs.readFileSync(join(ROOT, '.scripts/deb', name), 'utf8')
+    const script = fs.readFileSync(join(ROOT, 'scripts/deb', name), 'utf8')
     const filled = script
       .replaceAll('@ALL@', whole.join(' '))
       .replaceAll('@OTHERS@', others.join(' '))

@@ -1,7 +1,7 @@
 // Builds the container image of each architecture with podman or docker, and saves it: sluice_VERSION_ARCH.image.tar,
 // for `podman load -i` and `docker load -i`. With podman, the same input gives the same image.
 //
-//   node .scripts/package-image.mjs [--with podman|docker] [--arch ARCH]... [--name NAME] [--out FOLDER]
+//   node scripts/package-image.mjs [--with podman|docker] [--arch ARCH]... [--name NAME] [--out FOLDER]
 //     [--version VERSION] [--built FOLDER]
 //
 // --arch is amd64 or arm64, by default both. --name is that of the image, by default localhost/sluice; its tags are

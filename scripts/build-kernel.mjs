@@ -24,7 +24,7 @@ try {
   const bytes = readFileSync(compiled)
   if (!process.argv.includes('--check')) writeFileSync(OUT, bytes)
   else if (!bytes.equals(readFileSync(OUT))) {
-    process.stderr.write(`${OUT} is not what its parts compile to. Run "npm run build:kernel".\n`)
+    process.stderr.write(`${OUT} is not what its parts compile to. Run "npm run build kernel".\n`)
     process.exitCode = 1
   }
 } finally {

@@ -1,7 +1,7 @@
 // Runs the tests. Those of a folder below a layer of test/unit share a process, or a few where they are many; every other
 // file has one of its own.
 //
-//   node .scripts/test.mjs [--ci] [PATH…]
+//   node scripts/test.mjs [--ci] [PATH…]
 //
 // A path names a test file or a folder of tests; without one all run but test/ci. With --ci a test that is left out
 // counts as failed, a file that fails is run once more, alone, and the five slowest files are printed.

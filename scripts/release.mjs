@@ -1,7 +1,7 @@
 // Builds all that is published, twice, each time in a clone of the last commit, compares the bytes, checks and tests the
 // results, and prints the commands that publish them. It publishes nothing itself.
 //
-//   node .scripts/release.mjs [--dry-run] [--only npm|deb|image]... [--untested] [--out FOLDER]
+//   node scripts/release.mjs [--dry-run] [--only npm|deb|image]... [--untested] [--out FOLDER]
 //
 // It refuses to run while package.json has placeholders, the version has not been released in CHANGELOG.md, or files have
 // changed since the last commit; --dry-run only prints these reasons. --untested leaves out the tests of the artefacts.
@@ -34,9 +34,9 @@ const ARTEFACTS = {
   npm: {
     build: out => [
       ['pack', '--silent', '--pack-destination', out],
-      ['run', '--silent', 'package:library', '--', '--built', 'dist', '--out', out],
+      ['run', '--silent', 'build', 'library', '--', '--built', 'dist', '--out', out],
     ],
-    test: ['.scripts/test.mjs', '--ci', 'test/ci/package.test.ts'],
+    test: ['scripts/test.mjs', '--ci', 'test/ci/package.test.ts'],
     publish: file => `npm publish --provenance ${file}`,
   },
   deb: {
@@ -61,7 +61,7 @@ const ARTEFACTS = {
   image: {
     script: 'image',
     build: out => [['run', '--silent', 'image', '--', '--out', out]],
-    test: ['.scripts/test.mjs', '--ci', 'test/ci/image.test.ts'],
+    test: ['scripts/test.mjs', '--ci', 'test/ci/image.test.ts'],
     publish: file => `podman load -i ${file}, and podman push of its name`,
   },
 }

@@ -122,7 +122,7 @@ export function stageNode(stage, nodeFolder) {
 
 /** Makes dist ready. */
 export function prepare() {
-  execFileSync(process.execPath, [join(ROOT, '.scripts/prepare.mjs')], { stdio: ['ignore', 2, 2] })
+  execFileSync(process.execPath, [join(ROOT, 'scripts/prepare.mjs')], { stdio: ['ignore', 2, 2] })
 }
 
 /** The program of the built files in `built`, run by the Node.js at `node`; gives a function that runs it. */
