@@ -357,8 +357,6 @@ export class FileSource implements Source {
   async #lookAt(found: Found, slices: Slices, isWhole: boolean): Promise<boolean> {
     const { folders, isSame } = found
     await this.#openFiles.sweep(found, slices, isWhole)
-    // Sorts the oldest first, so that rotated files come before their successors.
-    if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false

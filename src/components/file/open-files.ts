@@ -375,13 +375,11 @@ export class OpenFiles extends Opener {
 
   /** Handles the files that the sweep did not find. Returns those that have to be searched for. */
   async #visitAll(tailers: readonly Tailer[], slices: Slices): Promise<Tailer[]> {
-    const { clock, checkpoints } = this.options.context
-    const now = clock.now()
+    const now = this.options.context.clock.now()
     const closed: Tailer[] = []
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
-      // Saves the size of the file, so that the next start after a kill can count lost bytes.
-      if (tailer.to(wheres.left)) checkpoints.changed()
+      tailer.to(wheres.left)
       if (tailer.copy?.isLost) tailer.leaveCopy()
       tailer.copy?.look()
       if (!tailer.isOpen || !this.#visit(tailer, now)) closed.push(tailer)
@@ -439,14 +437,12 @@ export class OpenFiles extends Opener {
   #reportLost({ origin, path, unread: bytes, truncatedSince, awaySince }: Tailer): void {
     const { losses, context } = this.options
     const file = origin.path ?? path
-    if (truncatedSince === undefined) {
-      const since = context.clock.wall() - (context.clock.now() - awaySince!)
-      const msg = 'file vanished before it was read to its end'
-      losses.report({ file, bytes, since, kind: 'vanished', msg })
-    } else {
-      const msg = 'file was truncated before it was read to its end, and no copy has the rest'
-      losses.report({ file, bytes, since: truncatedSince, kind: 'truncated', msg })
-    }
+    const isTruncated = truncatedSince !== undefined
+    const since = truncatedSince ?? context.clock.wall() - (context.clock.now() - awaySince!)
+    const msg = isTruncated
+      ? 'file was truncated before it was read to its end, and no copy has the rest'
+      : 'file vanished before it was read to its end'
+    losses.report({ file, bytes, since, kind: isTruncated ? 'truncated' : 'vanished', msg })
   }
 }
 

@@ -101,6 +101,7 @@ export abstract class KnownFile {
     this.path = path
     this.movedAt = this.#context.clock.now()
     this.#context.onMoved(this, before)
+    this.#context.onChanged()
   }
 
   /** Sets where a sweep found the file, and where it is if that is a link. */
@@ -137,11 +138,9 @@ export abstract class KnownFile {
     this.to(wheres.found)
   }
 
-  /** Changes where the file is, by a transition of `wheres`. Returns whether that is another state than before. */
-  to(transition: (where: Where, now: number) => Where): boolean {
-    const { where } = this
-    this.where = transition(where, this.#context.clock.now())
-    return this.where !== where
+  /** Changes where the file is, by a transition of `wheres`. */
+  to(transition: (where: Where, now: number) => Where): void {
+    this.where = transition(this.where, this.#context.clock.now())
   }
 
   /** Changes why the file is not read, by a transition of `blocks`. */

@@ -89,12 +89,6 @@ export class Reader {
     if (this.#hinted.size === 1) this.#waker.wake()
   }
 
-  sort(compare: (a: Tailer, b: Tailer) => number): void {
-    const sorted = [...this.#queue].sort(compare)
-    this.#queue.clear()
-    for (const tailer of sorted) this.#queue.add(tailer)
-  }
-
   /** Ends the run with this error after the current portion. */
   fail(error: Error): void {
     this.#failure ??= error

@@ -428,12 +428,7 @@ class OwnTailer extends KnownFile {
 
   /** Call before the stop. The next start needs the size to count lost bytes, and the first bytes to find a copy. */
   lookOnceMore(): void {
-    if (this.fd === undefined || this.copy) return
-    // In doubt, keeps the size and the first bytes that were known before.
-    orUnknown(() => {
-      this.glance()
-      this.learnHead()
-    })
+    if (this.fd !== undefined && !this.copy) orUnknown(() => [this.glance(), this.learnHead()])
   }
 
   /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds its last mark. */
