@@ -173,11 +173,7 @@ export class FileSource implements Source {
     checkpoints.provide(() => this.#snapshot())
     if (this.#saved.compressedSince === undefined) checkpoints.changed()
     registerGauges(context, this.#openFiles, this.#descriptors, shared)
-    if (this.#saved.unreadable > 0) this.#tellUnreadable()
-  }
-
-  #tellUnreadable(): void {
-    const { metrics, log } = this.#context
+    if (this.#saved.unreadable === 0) return
     metrics.failed('checkpoint')
     log.error(
       { code: 'SLUICE_CHECKPOINT_UNREADABLE', entries: this.#saved.unreadable },

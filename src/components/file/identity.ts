@@ -135,7 +135,11 @@ let gone = 0
 
 /** A key for a file that is gone but not read completely. It is needed because the file's inode may be reused. */
 export function goneKey(key: string): string {
-  return `${key}:${++gone}`
+  return isGoneKey(key) ? key : `${key}:${++gone}`
+}
+
+export function isGoneKey(key: string): boolean {
+  return key.split(':').length > 2
 }
 
 /** Saved properties of a file, compared with a file found later. */

@@ -375,10 +375,13 @@ export class OpenFiles extends Opener {
 
   /** Handles the files that the sweep did not find. Returns those that have to be searched for. */
   async #visitAll(tailers: readonly Tailer[], slices: Slices): Promise<Tailer[]> {
-    const now = this.options.context.clock.now()
+    const { clock, checkpoints } = this.options.context
+    const now = clock.now()
     const closed: Tailer[] = []
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
+      // Saves the size of the file, so that the next start after a kill can count lost bytes.
+      if (tailer.where.is === 'named') checkpoints.changed()
       tailer.to(wheres.left)
       if (tailer.copy?.isLost) tailer.leaveCopy()
       tailer.copy?.look()

@@ -7,7 +7,7 @@ import { finalPath } from '../../lib/files/final-path.js'
 import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { type Identity, isOther, judge, keyOf, type Verdict } from './identity.js'
+import { type Identity, isGoneKey, isOther, judge, keyOf, type Verdict } from './identity.js'
 import { Registry } from './known/registry.js'
 import { blocks } from './known/state.js'
 import { openKnown, openWithinSync } from './opening.js'
@@ -204,8 +204,7 @@ export abstract class Opener extends Registry {
     const tailer = this.last(path)
     if (!tailer || !this.reads(tailer) || tailer.copy || tailer.hasPortion || tailer.head.bytes === 0) return undefined
     const { birth, at: offset, head, tail } = tailer
-    const [, ino, gone] = tailer.key.split(':')
-    if (gone !== undefined || ino !== String(stat.ino)) return undefined
+    if (isGoneKey(tailer.key) || tailer.key.split(':')[1] !== String(stat.ino)) return undefined
     if (judge(fd, stat, { birth, offset, head, tail }) !== 'same') return undefined
     this.options.descriptors.close(tailer)
     return this.readOn(tailer, { name: basename(path), path, stat }) ? tailer : undefined

@@ -5,7 +5,7 @@ import { Checks } from '../checks.js'
 import { goneKey, type Identity, isCopyOnly, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
 import { LONG_BYTES } from '../rotation/trail.js'
-import { type Block, NAMED, type Where, wheres } from './state.js'
+import { type Block, NAMED, type Order, orders, type Where, wheres } from './state.js'
 
 export interface KnownContext {
   readonly clock: Clock
@@ -44,6 +44,7 @@ export abstract class KnownFile {
   sameIn = 0
   where: Where = NAMED
   block: Block
+  order: Order = 'behind'
   /** Device and inode of the file that was found to be a copy of this one. */
   claimed: string | undefined
   /** Whether the first bytes have not been compared with those of other files yet, because the file was empty. */
@@ -61,7 +62,6 @@ export abstract class KnownFile {
   protected changes = 0
   /** When a sweep first found the file long. */
   protected longSince = Number.POSITIVE_INFINITY
-  protected isGone = false
   readonly #context: KnownContext
   /** When this run first saw the file with its current content. */
   readonly #firstSeen: number
@@ -90,7 +90,6 @@ export abstract class KnownFile {
     this.target = path
     this.size = 0
     this.sureSize = 0
-    this.isGone = false
   }
 
   /** Called when the file was found under another name. */
@@ -112,8 +111,7 @@ export abstract class KnownFile {
 
   /** Called when another file may get this inode. From then on, only the content identifies the closed file. */
   leave(): void {
-    if (!this.isGone) this.key = goneKey(this.key)
-    this.isGone = true
+    this.key = goneKey(this.key)
   }
 
   /** Called when the file was truncated. From then on, this is its old content, which is searched immediately. */
@@ -194,10 +192,16 @@ export abstract class KnownFile {
     return this.block === 'held' || this.block === 'moved' || this.block === 'full'
   }
 
+  /** Changes which files are read first, by a transition of `orders`. */
+  turns(transition: (order: Order) => Order): void {
+    this.order = transition(this.order)
+  }
+
   /** Records a size. The recorded size never decreases, because bytes that are gone after a shrink still count. */
   sees(size: number): void {
     if (size <= this.size) return
     this.size = size
+    this.turns(orders.grown)
     this.#context.onChanged()
   }
 

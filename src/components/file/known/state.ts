@@ -50,3 +50,23 @@ export const blocks = {
   /** The file was opened or read. */
   worked: failed(undefined),
 }
+
+/**
+ * Whether earlier files with the same name must be read before this one, and whether they were checked for new lines
+ * since this one grew or was at its end. It does not wait for another check, because an earlier file may always grow.
+ */
+export type Order = 'behind' | 'behind-checked' | 'free' | 'free-checked'
+
+const isBehind = (order: Order) => order === 'behind' || order === 'behind-checked'
+
+/** Transitions of `Order`. */
+export const orders = {
+  /** The run begins again, so earlier files may have to be read again. */
+  restarted: (): Order => 'behind',
+  /** This file and the files before it were read to their ends. */
+  atEnd: (): Order => 'free',
+  grown: (order: Order): Order => (isBehind(order) ? 'behind' : 'free'),
+  checked: (order: Order): Order => (isBehind(order) ? 'behind-checked' : 'free-checked'),
+  /** The check found an earlier file that must be read first. */
+  delayed: (): Order => 'behind-checked',
+}

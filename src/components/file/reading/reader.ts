@@ -7,7 +7,7 @@ import { LinkedList } from '../../../lib/linked-list.js'
 import { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
-import { blocks } from '../known/state.js'
+import { blocks, orders } from '../known/state.js'
 import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from './tailer.js'
@@ -129,7 +129,7 @@ export class Reader {
     try {
       this.#failure = undefined
       // After a failure, earlier files may have to be read again.
-      for (const tailer of this.#options.files.tailers) tailer.fallBehind()
+      for (const tailer of this.#options.files.tailers) tailer.turns(orders.restarted)
       while (!signal.aborted && !this.#givenUp) {
         if (this.#failure) throw this.#failure
         const isFresh = await this.#take(out)
@@ -306,11 +306,12 @@ export class Reader {
    * wait for them, because programs write to an earlier file until they open the new file.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
-    if (!tailer.checksEarlier()) return false
+    if (tailer.order === 'behind-checked' || tailer.order === 'free-checked') return false
+    tailer.turns(orders.checked)
     for (const one of tailer.earlier) {
       const isRead = !one.copy && !one.block
       if (isRead && this.#hasGrown(one)) this.ready(one)
-      if ((isRead && one.isQueued) || mayDelay(one, tailer)) tailer.getsBehind()
+      if ((isRead && one.isQueued) || mayDelay(one, tailer)) tailer.turns(orders.delayed)
     }
     return tailer.waits || isDelayed(tailer)
   }
@@ -337,7 +338,7 @@ export class Reader {
   }
 
   #rest(tailer: Tailer, out: Output): void {
-    tailer.atEnd()
+    tailer.turns(orders.atEnd)
     tailer.releaseMemory()
     this.#unfinished.note(tailer)
     const isKept = this.#unfinished.trim() && !this.#unfinished.isDue(tailer)

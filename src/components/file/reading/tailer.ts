@@ -20,6 +20,7 @@ import {
   firstBytes,
   type Identity,
   isCopyOnly,
+  isGoneKey,
   isOther,
   same,
   startsWith,
@@ -77,17 +78,10 @@ class OwnTailer extends KnownFile {
   tail: Fingerprint
   /** The files whose events have the same file name. */
   lineage: Lineage<Tailer> | undefined
-  /**
-   * Whether earlier files of the lineage must be read first. Becomes false at this file's end, and true again when an
-   * earlier file has grown.
-   */
-  isBehind = true
   /** The next file, if it took the parts of a line from the end of this file. Undefined after their delivery. */
   successor: Tailer | undefined
   readonly #context: TailerContext
   #closing = false
-  /** Whether the earlier files were checked for new lines since this file last grew or was at its end. */
-  #sawEarlier = false
   /** `lookedAt` and the changes when the last read began. The portion may be taken much later. */
   #readSince = 0
   #readChanges = 0
@@ -153,6 +147,10 @@ class OwnTailer extends KnownFile {
     return this.list !== undefined
   }
 
+  get isBehind(): boolean {
+    return this.order === 'behind' || this.order === 'behind-checked'
+  }
+
   /** Whether an earlier file must be read first, or another copy. */
   get waits(): boolean {
     return (this.isBehind && this.earlier.some(({ isQueued }) => isQueued)) || this.copy?.waits === true
@@ -164,37 +162,6 @@ class OwnTailer extends KnownFile {
 
   get earlier(): readonly Tailer[] {
     return this.lineage?.before(this) ?? []
-  }
-
-  override sees(size: number): void {
-    if (size > this.size) this.#sawEarlier = false
-    super.sees(size)
-  }
-
-  /** Called when this file and the files before it were read to their ends. */
-  atEnd(): void {
-    this.isBehind = false
-    this.#sawEarlier = false
-  }
-
-  /** Called when earlier files may have to be read again. */
-  fallBehind(): void {
-    this.isBehind = true
-    this.#sawEarlier = false
-  }
-
-  /**
-   * Whether the earlier files must be checked now. Once they were checked, the file does not wait for them until it has
-   * grown or is at its end, because an earlier file may always grow.
-   */
-  checksEarlier(): boolean {
-    const checks = !this.#sawEarlier
-    this.#sawEarlier = true
-    return checks
-  }
-
-  getsBehind(): void {
-    this.isBehind = true
   }
 
   get isBegun(): boolean {
@@ -341,8 +308,9 @@ class OwnTailer extends KnownFile {
     }
   }
 
-  dropParts(): void {
+  loseParts(): void {
     this.#parts = undefined
+    this.#context.onErrored(this)
   }
 
   #putParts(): void {
@@ -359,16 +327,10 @@ class OwnTailer extends KnownFile {
     // The next file may take the end of this file when it was read again, however long ago it was read first.
     this.#furthest = mark.offset
     this.#goTo(mark)
-    this.#takeBackParts()
-  }
-
-  /** The parts that the next file took are read again. So the next file is read again, too, and takes them again. */
-  #takeBackParts(): void {
+    // The parts that the next file took are read again. So the next file is read again, too, and takes them again.
     const { successor } = this
-    if (!successor) return
     this.successor = undefined
-    successor.dropParts()
-    this.#context.onErrored(successor)
+    successor?.loseParts()
   }
 
   /** Like `look`, but gets the size and the time from the open descriptor. After an error, the next read reports it. */
@@ -552,7 +514,9 @@ class OwnTailer extends KnownFile {
     else if (frame || this.holdsSince === Number.POSITIVE_INFINITY) this.holdsSince = this.#context.clock.now()
     this.tail = tailAtEnd
     if (!frame) {
-      if (pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked) this.#passMark()
+      // The file holds only a byte order mark, which is not part of an event.
+      const isMark = pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked
+      if (isMark) this.#positions.add(this.#deliver(this.at, this.tail))()
       return undefined
     }
     // If the portion began with a hole, the bytes after it were moved. Only the frame's bytes are at the right place.
@@ -561,11 +525,6 @@ class OwnTailer extends KnownFile {
     const most = Math.min(frame.bytes, this.at - pending)
     if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
-  }
-
-  /** Called while the file holds only a byte order mark, which is not part of an event. */
-  #passMark(): void {
-    this.#positions.add(this.#deliver(this.at, this.tail))()
   }
 
   /** Sets the offset at which the next batch begins. `tail`: the fingerprint of the bytes before it. */
@@ -625,6 +584,7 @@ class OwnTailer extends KnownFile {
     const { path, origin, birth, uid, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
+    const isGone = isGoneKey(this.key)
     const wasLong = this.longSince < this.#context.lookedAt()
     const marks = this.trail.saved(offset, content.head.bytes, wasLong)
     return {
@@ -642,10 +602,10 @@ class OwnTailer extends KnownFile {
       tail,
       reading: content.reading,
       ...(marks.length > 0 && { marks }),
-      ...(this.isGone && { gone: true }),
+      ...(isGone && { gone: true }),
       ...(claimed !== undefined && { claimed }),
       // Without known first bytes, nothing identifies the file, so its size is useless.
-      ...(this.isGone || (size > offset && content.head.bytes > 0) ? { size } : {}),
+      ...(isGone || (size > offset && content.head.bytes > 0) ? { size } : {}),
     }
   }
 }

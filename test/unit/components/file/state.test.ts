@@ -1,5 +1,12 @@
 import t from 'tap'
-import { type Block, blocks, type Where, wheres } from '../../../../src/components/file/known/state.js'
+import {
+  type Block,
+  blocks,
+  type Order,
+  orders,
+  type Where,
+  wheres,
+} from '../../../../src/components/file/known/state.js'
 import type { Copy } from '../../../../src/components/file/rotation/copy.js'
 
 /** The transitions of a file: a row for each transition, a column for each state before it. */
@@ -29,6 +36,15 @@ lookedFor          -           held        -           full        open        r
 worked             -           held        -           -           -           -
 `
 
+const ORDERS = `
+                   behind          behind-checked  free            free-checked
+restarted          behind          behind          behind          behind
+atEnd              free            free            free            free
+grown              behind          behind          free            free
+checked            behind-checked  behind-checked  free-checked    free-checked
+delayed            behind-checked  behind-checked  behind-checked  behind-checked
+`
+
 function whereOf(text: string): Where {
   const [is, since] = text.split('@') as [Where['is'], string?]
   return { is, ...(since && { since: Number(since) }), ...(is === 'copied' && { copy }) } as Where
@@ -47,3 +63,8 @@ function check<S>(table: string, stateOf: (text: string) => S, transitionOf: (na
 
 check(WHERES, whereOf, name => where => wheres[name as keyof typeof wheres](where, 2))
 check(BLOCKS, blockOf, name => blocks[name as keyof typeof blocks])
+check(
+  ORDERS,
+  text => text as Order,
+  name => orders[name as keyof typeof orders],
+)
