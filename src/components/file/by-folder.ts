@@ -27,11 +27,12 @@ export class PathMap<V> extends Map<string, V> {
 export class ByFolder<T> {
   readonly #folders = new Map<string, Set<T>>()
 
-  add(path: string, one: T): void {
+  add(path: string, one: T): this {
     const folder = dirname(path)
     const there = this.#folders.get(folder)
     if (there) there.add(one)
     else this.#folders.set(folder, new Set([one]))
+    return this
   }
 
   /** Returns whether it was there. */

@@ -55,7 +55,7 @@ async function filesIfMoved(saved: Saved, slices: Slices) {
       const stat = statOrNone(path)
       if (stat && isKnown(stat)) return undefined
     }
-    for (const folder of saved.byFolder().keys())
+    for (const folder of saved.byFolder().folders)
       for (const one of await list(folder, slices)) {
         if (isKnown(one.stat)) return undefined
         files.set(one.path, one)

@@ -429,7 +429,7 @@ export class OpenFiles extends Opener {
     const { unlinked } = tailer
     // Keep the entry, because without it the next run could match another file to the copy of this file.
     const mayBeCopied = unlinked && mayHoldCopies(dirname(tailer.path))
-    const mayBeHidden = tailer.unread > 0 && this.search.mayHideRestOf(tailer)
+    const mayBeHidden = tailer.unread > 0 && this.search.hidden.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), cut: tailer.copy?.cut, ...(!mayBeHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)

@@ -1,10 +1,10 @@
 import type { BigIntStats } from 'node:fs'
-import { dirname } from 'node:path'
 import { z } from 'zod'
 import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { Beginnings } from './beginnings.js'
+import { ByFolder } from './by-folder.js'
 import { ALIKE_BYTES, goneKey, isOther, keyOf, same } from './identity.js'
 
 /**
@@ -149,6 +149,11 @@ export class Saved {
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
+  /** Whether the entry was neither removed nor replaced. */
+  holds(entry: Entry): boolean {
+    return this.#entries.get(entryKey(entry)) === entry
+  }
+
   get(key: string): Entry | undefined {
     return this.#entries.get(key)
   }
@@ -168,10 +173,9 @@ export class Saved {
   }
 
   remove(entry: Entry): void {
-    const key = entryKey(entry)
     // Another file may have its inode.
-    if (this.#entries.get(key) === entry) {
-      this.#entries.delete(key)
+    if (this.holds(entry)) {
+      this.#entries.delete(entryKey(entry))
       this.#beginnings.delete(entry.head, entry)
     }
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
@@ -204,15 +208,9 @@ export class Saved {
     return this.#entries.values()
   }
 
-  byFolder(): Map<string, Entry[]> {
-    const folders = new Map<string, Entry[]>()
-    for (const entry of this.#entries.values()) {
-      for (const folder of new Set([dirname(entry.path), dirname(entry.target ?? entry.path)])) {
-        const list = folders.get(folder)
-        if (list) list.push(entry)
-        else folders.set(folder, [entry])
-      }
-    }
+  byFolder(): ByFolder<Entry> {
+    const folders = new ByFolder<Entry>()
+    for (const entry of this.#entries.values()) folders.add(entry.path, entry).add(entry.target ?? entry.path, entry)
     return folders
   }
 

@@ -49,23 +49,22 @@ export class Apply {
   }
 
   step(step: Step, folder: Folder): boolean {
-    const { file } = step
-    const { tailer, entry } = file
+    const { tailer, entry } = step.file
     if (step.do === 'note') {
-      tailer?.noteCopy(step.place.size, size => orNone(() => file.markIn(size)))
+      tailer?.noteCopy(step.place.size, size => orNone(() => step.file.markIn(size)))
       return true
     }
     if (step.do === 'claim') {
-      this.#setClaim(file, step.claimed)
+      this.#setClaim(step.file, step.claimed)
       return true
     }
-    if (tailer ? tailer.isOpen : !this.isCurrent(entry!)) return true
+    if (tailer ? tailer.isOpen : !this.#options.saved.holds(entry!)) return true
     switch (step.do) {
       case 'continue':
         return tailer ? this.#continue(tailer, step.place) : this.#continueEntry(entry!, step.place)
       case 'end':
         // A batch came back while the files were compared, so the copy may have what must be read again.
-        if (tailer && tailer.at < file.position.offset) return false
+        if (tailer && tailer.at < step.file.position.offset) return false
         if (!step.place.isCompressed) this.#putEnd(step.place, tailer ? tailer.origin.path! : nameOf(entry!))
         return true
       case 'hide':
@@ -85,13 +84,9 @@ export class Apply {
     return true
   }
 
-  isCurrent(entry: Entry): boolean {
-    return this.#options.saved.get(entryKey(entry)) === entry
-  }
-
-  #setClaim({ tailer, entry }: Subject, claimed: string | undefined): void {
+  #setClaim({ tailer, entry }: Step['file'], claimed: string | undefined): void {
     if (tailer) tailer.claim(claimed)
-    else if (this.isCurrent(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
+    else if (this.#options.saved.holds(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
   /** Reads a file that has grown and still exists under another name. */
@@ -248,7 +243,7 @@ export class Apply {
   /** Called when no copy has the rest of a closed file. `isSought`: an unknown compressed file may be its copy. */
   #release(tailer: Tailer, { byKey }: Folder, isSought: boolean): void {
     if (tailer.copy) return
-    const { files, onEnd } = this.#options
+    const { files, hidden, onEnd } = this.#options
     tailer.becomes(blocks.lookedFor)
     tailer.to(byKey.get(tailer.key)?.path === tailer.path ? wheres.there : wheres.notThere)
     if (isSought) {
@@ -256,7 +251,7 @@ export class Apply {
       return
     }
     // The rest of the line may be in a copy that cannot be read now.
-    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !this.mayHideRestOf(tailer)) onEnd(tailer)
+    if (tailer.truncatedSince !== undefined && tailer.pending > 0 && !hidden.mayHideRestOf(tailer)) onEnd(tailer)
     files.retire(tailer)
   }
 
@@ -270,11 +265,6 @@ export class Apply {
     const msg = `file ${what} before it was read to its end, and no copy has the rest. The position is kept for a week in case the file reappears`
     const kind = gone ? 'truncated' : 'vanished'
     losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
-  }
-
-  /** Whether a file that cannot be read may hold the rest of the tailer's file. */
-  mayHideRestOf(tailer: Tailer): boolean {
-    return this.#options.hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 }
 

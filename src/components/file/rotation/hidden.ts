@@ -1,13 +1,15 @@
 import type { BigIntStats } from 'node:fs'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { dirname } from 'node:path'
 import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey } from '../saved.js'
 import type { Listed, Unreadable } from './candidates.js'
-import type { Known } from './match.js'
 import { mayHide } from './plan.js'
+import { ofTailer } from './subjects.js'
 
 interface HiddenOptions {
   readonly problems: PathProblems
@@ -49,8 +51,8 @@ export class Hidden {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
 
-  hasUnopened(entries: readonly Entry[]): boolean {
-    return this.#unopened.size > 0 && entries.some(entry => this.#unopened.has(entryKey(entry)))
+  hasUnopened(entries: Iterable<Entry>): boolean {
+    return this.#unopened.size > 0 && [...entries].some(entry => this.#unopened.has(entryKey(entry)))
   }
 
   addUnopened(file: Pick<BigIntStats, 'dev' | 'ino'> | Pick<Entry, 'dev' | 'ino'>): void {
@@ -91,9 +93,10 @@ export class Hidden {
     for (const folder of this.#unreadables.keys()) if (!folders.has(folder)) this.#unreadables.delete(folder)
   }
 
-  /** Whether a file that cannot be read may be the copy of a missing file. Reports each such file. */
-  mayHide(folder: string, known: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>): boolean {
-    const hiding = (this.#unreadables.get(folder) ?? []).filter(one => mayHide(one, known))
+  /** Whether a file that cannot be read may hold the rest of the tailer's file. Reports each such file. */
+  mayHideRestOf(tailer: Tailer): boolean {
+    const known = ofTailer(tailer)
+    const hiding = (this.#unreadables.get(dirname(tailer.path)) ?? []).filter(one => mayHide(one, known))
     this.#addHiding(hiding)
     return hiding.length > 0
   }

@@ -27,7 +27,7 @@ interface LookOptions extends SearchOptions, CandidatesOptions {
 }
 
 /** The files of a folder. */
-export interface Folder extends Omit<Looked, 'isGone' | 'unreadable'> {
+export interface Folder extends Pick<Looked, 'listed' | 'byKey' | 'isListed' | 'unexamined' | 'owners'> {
   readonly path: string
   /** The new files that waited when the folder was listed. */
   readonly waiting: readonly string[]
@@ -44,11 +44,8 @@ export interface Waiting {
 
 /** What comparing the files of a folder showed. */
 export interface Comparison extends Looked {
-  /** The places that are not being read, and those of them that no known file claims. */
-  readonly free: readonly Place[]
+  /** The places that are not being read, and that no known file claims. */
   readonly unclaimed: readonly Place[]
-  readonly subjects: readonly Subject[]
-  readonly claims: readonly Claim<Subject, Place>[]
   /** The file that claims a place, by the key of the place. */
   readonly claimed: ReadonlyMap<string, Subject>
   /** The keys of the unknown files that were compared with all known files. */
@@ -62,9 +59,8 @@ export interface Comparison extends Looked {
 
 /** What a look at a folder showed. */
 export interface Snapshot extends Folder {
-  /** The known files that the folder does not have any more, and their keys. */
-  readonly gone: ReadonlySet<Entry | Tailer | undefined>
-  readonly goneKeys: ReadonlySet<string>
+  /** The keys of the known files that the folder does not have any more. */
+  readonly gone: ReadonlySet<string>
   /** The displaced names that an unknown file may have had, and the others. */
   readonly names: readonly Displaced[]
   readonly over: readonly Displaced[]
@@ -86,7 +82,7 @@ export class Look {
   }
 
   /** Returns undefined if the folder cannot be listed now because the process lacks descriptors. */
-  async list(path: string, entries: readonly Entry[], slices: Slices): Promise<Folder | undefined> {
+  async list(path: string, entries: Iterable<Entry>, slices: Slices): Promise<Folder | undefined> {
     const { newcomers, files } = this.#options
     const waiting = newcomers.in(path)
     const found = await this.#list(path, waiting, slices)
@@ -130,10 +126,9 @@ export class Look {
     if (isIdle && over.length === 0) return undefined
     const isWanted = this.#wantedIn(folder, sought, missing)
     const originals = await this.#originalsIn(folder, names, slices)
-    const comparison = isIdle ? undefined : await this.#compare(folder, missing, others, isWanted, originals, slices)
-    const gone = new Set<Entry | Tailer | undefined>([...sought, ...missing])
-    const goneKeys = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
-    return { ...folder, gone, goneKeys, names, over, originals, comparison, isIdle, isWanted }
+    const comparison = isIdle ? undefined : await this.#compare(folder, sought, missing, others, isWanted, originals, slices)
+    const gone = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
+    return { ...folder, gone, names, over, originals, comparison, isIdle, isWanted }
   }
 
   /**
@@ -142,7 +137,7 @@ export class Look {
    * of its two names. Other files of the folder may change all the time.
    */
   async isStill(snapshot: Snapshot, slices: Slices): Promise<boolean> {
-    const { path, listed, isListed, waiting, goneKeys, comparison, originals, isWanted } = snapshot
+    const { path, listed, isListed, waiting, gone, comparison, originals, isWanted } = snapshot
     const later = await this.#list(path, waiting, slices)
     if (later?.isListed !== isListed) return false
     const stampOf = async (files: readonly Listed[]) => {
@@ -151,7 +146,7 @@ export class Look {
         if (slices.due) await slices.pause()
         const key = keyOf(one.stat)
         if (comparison?.unknown.has(key)) stamp.set(one.name, `${key}/${one.stat.size}`)
-        else if (goneKeys.has(key) || isWanted(one)) stamp.set(one.name, key)
+        else if (gone.has(key) || isWanted(one)) stamp.set(one.name, key)
       }
       return stamp
     }
@@ -214,6 +209,7 @@ export class Look {
   /** Compares unknown files with known ones. Returns undefined if a file must be inflated further, or opened later. */
   async #compare(
     folder: Folder,
+    sought: readonly Tailer[],
     missing: readonly Entry[],
     others: readonly Listed[],
     isWanted: (one: Listed) => boolean,
@@ -226,13 +222,13 @@ export class Look {
     const { places, unreadable } = await candidates.of(path, others, isWanted, isNew, slices)
     hidden.setUnreadable(path, unreadable)
     const reading = this.readingIn(path)
-    const free = places.filter(one => !reading.has(stateOf(one)))
+    const unread = places.filter(one => !reading.has(stateOf(one)))
     await this.#areWhole(originals, [], slices)
     const subjects = await this.#subjectsIn(folder, missing, slices)
-    const claims = await this.#assign(subjects, free, slices)
+    const claims = await this.#assign(subjects, unread, slices)
     if (!claims) return undefined
     const claimed = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
-    const unclaimed = free.filter(({ key }) => !claimed.has(key))
+    const unclaimed = unread.filter(({ key }) => !claimed.has(key))
     const wanted = others.filter(isWanted).map(({ stat }) => keyOf(stat))
     const unknown = new Set([...unclaimed.map(({ key }) => key), ...wanted.filter(key => !claimed.has(key))])
     // A file that cannot be read was not compared, and one that was known then may be set aside since.
@@ -242,11 +238,18 @@ export class Look {
       ...unreadable.filter(one => isOfSystem(one.error)),
     ]
     for (const { stat } of unclear) compared.delete(keyOf(stat))
-    const isGone = listed.length === 0 && !existsSync(path)
+    const gone = new Set<Entry | Tailer | undefined>([...sought, ...missing])
+    const known = {
+      subjects,
+      missing: new Set(subjects.filter(({ tailer, entry }) => gone.has(tailer ?? entry))),
+      free: new Set(unread.map(({ key }) => key)),
+      claims,
+      readers: [...reading.values()],
+      isGone: listed.length === 0 && !existsSync(path),
+    }
     const byKey = new Map(places.map(one => [one.key, one]))
     const waiting = await this.#waitingIn(folder, slices)
-    const found = { places: byKey, unreadable, free, unclaimed, subjects, claims, claimed, compared, unknown, waiting }
-    return { ...folder, isGone, ...found }
+    return { ...folder, ...known, places: byKey, unreadable, unclaimed, claimed, compared, unknown, waiting }
   }
 
   /**
@@ -327,7 +330,7 @@ export class Look {
     // Without a comparison, a file that is there may have other content by now.
     const thereOf = (entry: Entry) => (there.has(entry) && !hidden.has(entry) ? byKey.get(entryKey(entry)) : undefined)
     for (const entry of [...[...there].filter(one => 'offset' in one), ...missing])
-      if (saved.get(entryKey(entry)) === entry) add(ofEntry(entry, saved.lookedAt, thereOf(entry)))
+      if (saved.holds(entry)) add(ofEntry(entry, saved.lookedAt, thereOf(entry)))
     return subjects
   }
 

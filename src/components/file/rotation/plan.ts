@@ -22,8 +22,8 @@ import { nameOf, type Subject, TWIN_MS } from './subjects.js'
  * `seek`: a compressed file that was never seen may be its copy. `hide`: the rest may be in a file that cannot be read
  * now. `miss`: nothing can be said.
  */
-export type Step = { readonly file: Subject } & (
-  | { readonly do: 'note' | 'continue' | 'end'; readonly place: Place }
+export type Step = { readonly file: Pick<Subject, 'tailer' | 'entry'> } & (
+  | { readonly do: 'note' | 'continue' | 'end'; readonly file: Subject; readonly place: Place }
   | { readonly do: 'claim'; readonly claimed: string | undefined }
   | { readonly do: 'seek'; readonly name: string; readonly since: number }
   | { readonly do: 'hide'; readonly hiding: readonly Unreadable[] }
@@ -32,6 +32,14 @@ export type Step = { readonly file: Subject } & (
 
 /** What a look at a folder showed. */
 export interface Looked {
+  readonly subjects: readonly Subject[]
+  /** Those that the folder does not have any more. */
+  readonly missing: ReadonlySet<Subject>
+  /** The keys of the places that are not being read. */
+  readonly free: ReadonlySet<string>
+  readonly claims: readonly Claim<Subject, Place>[]
+  /** The files that are read from compressed copies. */
+  readonly readers: readonly Tailer[]
   readonly listed: readonly Listed[]
   readonly byKey: ReadonlyMap<string, Listed>
   /** If the folder cannot be listed, nothing there counts as gone. */
@@ -44,18 +52,14 @@ export interface Looked {
   readonly owners: Owners
 }
 
-/**
- * Decides what to do with the known files of a folder. `missing`: the files that the folder does not have any more.
- * `compared`: the keys of all places, none of which is being read.
- */
-export function planOf(
-  claims: readonly Claim<Subject, Place>[],
-  subjects: readonly Subject[],
-  missing: ReadonlySet<Subject>,
-  compared: ReadonlySet<string>,
-  looked: Looked,
-): Step[] {
+/** Decides what to do with the known files of a folder. */
+export function planOf(looked: Looked): Step[] {
+  const { claims, subjects, missing, free, readers } = looked
   const steps: Step[] = []
+  // The inode of the copy belongs to another file now.
+  for (const tailer of readers)
+    if (tailer.claimed !== undefined && free.has(tailer.claimed))
+      steps.push({ do: 'claim', file: { tailer }, claimed: undefined })
   const claimed = new Map(subjects.map(file => [file, file.claimed]))
   const setClaim = (file: Subject, key: string | undefined) => {
     claimed.set(file, key)
@@ -84,7 +88,7 @@ export function planOf(
   for (const file of missing) if (file.tailer || !claiming.has(file)) steps.push(...withoutRest(file, looked))
   // If the copy of a file is gone, its inode may belong to another file's copy now.
   for (const [file, key] of claimed) {
-    if (key === undefined || !compared.has(key)) continue
+    if (key === undefined || !free.has(key)) continue
     const owner = owners.get(key)
     if (owner === file || (owner?.entry && wasCopyAhead(owner.entry, file.tailer?.known ?? file.entry!))) continue
     setClaim(file, undefined)

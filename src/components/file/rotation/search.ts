@@ -3,6 +3,7 @@ import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { KnownBeginnings } from '../beginnings.js'
+import { ByFolder } from '../by-folder.js'
 import type { Remote } from '../discovery/remote.js'
 import { identityOf, keyOf, NO_BYTES } from '../identity.js'
 import { wheres } from '../known/state.js'
@@ -19,8 +20,8 @@ import { type Comparison, type Folder, Look, type Snapshot } from './look.js'
 import type { Losses } from './losses.js'
 import { compareAge, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
-import { planOf, unexaminedOf, unseenOf, verdictOf } from './plan.js'
-import { nameOf, type Subject } from './subjects.js'
+import { planOf, type Step, unexaminedOf, unseenOf, verdictOf } from './plan.js'
+import { nameOf } from './subjects.js'
 import { Unseen } from './unseen.js'
 
 export interface SearchOptions {
@@ -44,13 +45,13 @@ export interface SearchOptions {
 export class Search {
   readonly newcomers: Newcomers
   readonly unseen: Unseen
+  readonly hidden: Hidden
   /** Files that must be read only after the files for which this search looks. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
   readonly #candidates: Candidates
   readonly #look: Look
   readonly #apply: Apply
-  readonly #hidden: Hidden
   /** Folders that must be looked at again. */
   #again = new Set<string>()
   /** Folders that could not be listed when they were last looked at. */
@@ -66,17 +67,17 @@ export class Search {
     const open = (path: string) => openWithinSync(context.reach, path)
     const opening = { ...options, clock: context.clock, slots: new Slots(), open }
     this.#candidates = new Candidates(opening)
-    this.#hidden = new Hidden(opening)
+    this.hidden = new Hidden(opening)
     this.unseen = new Unseen({ ...options, isUnlisted: folder => this.#unlisted.has(folder) })
     this.newcomers = new Newcomers(opening)
-    const { unseen, newcomers } = this
-    const all = { ...opening, candidates: this.#candidates, hidden: this.#hidden, unseen, newcomers }
+    const { unseen, newcomers, hidden } = this
+    const all = { ...opening, candidates: this.#candidates, hidden, unseen, newcomers }
     this.#look = new Look(all)
     this.#apply = new Apply(all)
   }
 
   get displacements(): Displaced[] {
-    return [...this.unseen.all, ...this.#hidden.displaced]
+    return [...this.unseen.all, ...this.hidden.displaced]
   }
 
   /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */
@@ -93,13 +94,13 @@ export class Search {
   /** Whether the entry's file is there, or another file that holds, or may hold, what was read of it. */
   isKept = (entry: Entry): boolean =>
     this.#there.has(entry) ||
-    this.#hidden.has(entry) ||
+    this.hidden.has(entry) ||
     (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
   /** Records a file that cannot be opened now. It is read when it can be opened, even if it was renamed before that. */
   noteUnopened(path: string, stat: BigIntStats, fromEnd: boolean): void {
     const { saved, context } = this.#options
-    this.#hidden.addUnopened(stat)
+    this.hidden.addUnopened(stat)
     const size = Number(stat.size)
     const known = saved.known(stat)
     if (known && (known.size ?? 0) >= size) return
@@ -126,29 +127,23 @@ export class Search {
     const { saved, remote } = this.#options
     this.#there.clear()
     this.newcomers.begin()
-    this.#hidden.begin(isThorough)
+    this.hidden.begin(isThorough)
     const entries = saved.byFolder()
-    const closedIn = new Map<string, Tailer[]>()
-    for (const tailer of closed)
-      for (const folder of new Set([dirname(tailer.path), dirname(tailer.target)])) {
-        const list = closedIn.get(folder)
-        if (list) list.push(tailer)
-        else closedIn.set(folder, [tailer])
-      }
-    const paths = this.#folders(closedIn.keys(), isThorough, entries)
+    const closedIn = new ByFolder<Tailer>()
+    for (const tailer of closed) closedIn.add(tailer.path, tailer).add(tailer.target, tailer)
+    const paths = this.#folders(closedIn.folders, isThorough, entries)
     this.#again = new Set(paths)
-    const delays = new Set<Tailer>()
-    this.delays = delays
+    this.delays = new Set()
     this.#isRunning = true
     try {
       const folders: Folder[] = []
       for (const path of paths) {
         if (remote.isSilent(path)) continue
-        const folder = await this.#look.list(path, entries.get(path) ?? [], slices)
+        const folder = await this.#look.list(path, entries.in(path), slices)
         if (!folder) continue
         if (folder.isListed) this.#unlisted.delete(path)
         else this.#unlisted.add(path)
-        await this.#locate(folder, entries.get(path) ?? [], closedIn.get(path) ?? [], slices)
+        await this.#locate(folder, entries.in(path), closedIn.in(path), slices)
         folders.push(folder)
       }
       // Get the entries again, because `#locate` may have found truncated files.
@@ -156,16 +151,15 @@ export class Search {
       for (const folder of folders) {
         const { path, there } = folder
         const isSought = (tailer: Tailer) => dirname(tailer.path) === path && !tailer.isOpen && !there.has(tailer)
-        const isMissing = (entry: Entry) => !there.has(entry) && this.#apply.isCurrent(entry)
-        const sought = (closedIn.get(path) ?? []).filter(isSought)
-        const missing = (positions.get(path) ?? []).filter(isMissing)
+        const sought = [...closedIn.in(path)].filter(isSought)
+        const missing = [...positions.in(path)].filter(entry => !there.has(entry) && saved.holds(entry))
         const snapshot = await this.#look.at(folder, sought, missing, slices)
         if (!snapshot || (await this.#decide(snapshot, slices))) this.#again.delete(path)
       }
-      for (const tailer of this.unseen.delayed()) delays.add(tailer)
-      const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
-      this.#candidates.keep(isUsed)
-      this.#hidden.keep(isUsed)
+      this.delays = new Set(this.unseen.delayed())
+      const used = new Set([...positions.folders, ...paths])
+      this.#candidates.keep(used)
+      this.hidden.keep(used)
     } finally {
       this.#isRunning = false
       if (this.#isOver) this.#candidates.close()
@@ -173,27 +167,24 @@ export class Search {
     }
   }
 
-  #folders(
-    closed: Iterable<string>,
-    isThorough: boolean,
-    entries: ReadonlyMap<string, readonly Entry[]>,
-  ): ReadonlySet<string> {
+  #folders(closed: Iterable<string>, isThorough: boolean, entries: ByFolder<Entry>): ReadonlySet<string> {
     const { unseen, newcomers } = this
     const folders = new Set(this.#again)
-    for (const { path, displaced } of this.#hidden.uncovered()) {
+    for (const { path, displaced } of this.hidden.uncovered()) {
       folders.add(dirname(path))
       if (displaced) unseen.repeat(displaced)
     }
     for (const some of [closed, unseen.folders, newcomers.folders]) for (const folder of some) folders.add(folder)
-    for (const [folder, list] of entries) if (isThorough || this.#hidden.hasUnopened(list)) folders.add(folder)
+    for (const folder of entries.folders)
+      if (isThorough || this.hidden.hasUnopened(entries.in(folder))) folders.add(folder)
     return folders
   }
 
   /** Finds files that still exist under another name, and resumes those that grew. */
   async #locate(
     { byKey, there }: Folder,
-    entries: readonly Entry[],
-    closed: readonly Tailer[],
+    entries: Iterable<Entry>,
+    closed: Iterable<Tailer>,
     slices: Slices,
   ): Promise<void> {
     const { files } = this.#options
@@ -229,18 +220,13 @@ export class Search {
 
   /** Decides what follows from a look, and carries it out. Returns false if the folder must be looked at again. */
   async #decide(snapshot: Snapshot, slices: Slices): Promise<boolean> {
-    const { path, comparison, isListed, isIdle, gone, over, unexamined } = snapshot
+    const { comparison, isListed, isIdle, over, unexamined } = snapshot
     const isStill = await this.#look.isStill(snapshot, slices)
     if (isStill && isListed)
       for (const one of over) this.#apply.readUnseen(one, { read: [], hidden: [] }, unexaminedOf(one.path, unexamined))
-    if (!comparison) return isIdle && (isStill || !isListed)
-    const { claims, subjects, free } = comparison
-    const keys = new Set(free.map(({ key }) => key))
-    for (const tailer of this.#look.readingIn(path).values())
-      if (tailer.claimed !== undefined && keys.has(tailer.claimed)) tailer.claim(undefined)
-    const missing = new Set(subjects.filter(({ tailer, entry }) => gone.has(tailer ?? entry)))
-    const failed = new Set<Subject>()
-    for (const step of planOf(claims, subjects, missing, keys, comparison)) {
+    if (!comparison) return isIdle && isStill
+    const failed = new Set<Step['file']>()
+    for (const step of planOf(comparison)) {
       if (slices.due) await slices.pause()
       // A copy that has the rest of a file is read in any case. It was compared, and is opened by its key.
       if (!isStill && step.do !== 'note' && step.do !== 'continue') continue
@@ -311,9 +297,6 @@ export class Search {
       this.#apply.takeUp({ path, stat, first }, verdict, left.get(key))
     }
   }
-
-  /** Whether a file that cannot be read may hold the rest of the tailer's file. */
-  mayHideRestOf = (tailer: Tailer): boolean => this.#apply.mayHideRestOf(tailer)
 
   /** Call at the stop. Frees the compressed file that is being inflated. */
   close(): void {

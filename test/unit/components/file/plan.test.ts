@@ -10,6 +10,7 @@ import {
   namesIn,
   type Original,
   planOf,
+  type Step,
   unseenOf,
   type Verdict,
   verdictOf,
@@ -81,6 +82,11 @@ const ROWS: Row[] = [
 const uids = new Owners()
 uids.add(7, '/app.log')
 const NOTHING_THERE: Looked = {
+  subjects: [],
+  missing: new Set(),
+  free: new Set(),
+  claims: [],
+  readers: [],
   listed: [],
   byKey: new Map(),
   isListed: true,
@@ -89,12 +95,13 @@ const NOTHING_THERE: Looked = {
   unreadable: [],
   owners: uids,
 }
-const nameOf = ({ tailer, entry }: Subject) => ((tailer ?? entry) as unknown as { name: string }).name
+const nameOf = ({ tailer, entry }: Step['file']) => ((tailer ?? entry) as unknown as { name: string }).name
 
 for (const [title, claims, missing, compared, steps] of ROWS)
   t.test(title, async t => {
     const of = claims.map(([file, candidate, relation]) => ({ file, candidate, relation }))
-    const plan = planOf(of, [t1, t2, e1, e2], new Set(missing), new Set(compared), NOTHING_THERE)
+    const known = { claims: of, subjects: [t1, t2, e1, e2], missing: new Set(missing), free: new Set(compared) }
+    const plan = planOf({ ...NOTHING_THERE, ...known })
     const shown = plan.map(step => {
       const at = 'place' in step ? ` ${step.place.key}` : step.do === 'claim' ? ` ${step.claimed ?? '-'}` : ''
       return `${step.do} ${nameOf(step.file)}${at}`
@@ -178,13 +185,22 @@ t.test('a missing file whose rest no copy has', async t => {
   ]
   for (const [title, file, looked, expected] of rows) {
     const subject = file as unknown as Subject
-    const steps = planOf([], [subject], new Set([subject]), new Set(), { ...NOTHING_THERE, ...looked })
+    const steps = planOf({ ...NOTHING_THERE, subjects: [subject], missing: new Set([subject]), ...looked })
     t.same(
       steps.map(step => step.do),
       expected === undefined ? [] : [expected],
       title,
     )
   }
+})
+
+t.test('the inode of a compressed copy that is read belongs to another file', async t => {
+  const readers = [{ claimed: '1:5' }, { claimed: '1:6' }, {}] as unknown as Tailer[]
+  const steps = planOf({ ...NOTHING_THERE, readers, free: new Set(['1:5']) })
+  t.same(
+    steps.map(({ file, do: what }) => [what, readers.indexOf(file.tailer!)]),
+    [['claim', 0]],
+  )
 })
 
 t.test('which unclaimed files had a displaced name', async t => {
