@@ -1,4 +1,3 @@
-import { dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { orNone, withFile } from '../../../lib/files/disk/disk.js'
 import { formatOf, isWide } from '../compression.js'
@@ -15,7 +14,7 @@ import {
 import { blocks, wheres } from '../known/state.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Displaced, type Entry, entryKey } from '../saved.js'
+import type { Displaced, Entry } from '../saved.js'
 import type { Candidates, CandidatesOptions, Compressed, Listed, Place } from './candidates.js'
 import { isCompressed } from './candidates.js'
 import { Copy, versionOf } from './copy.js'
@@ -24,7 +23,7 @@ import type { Folder, Waiting } from './look.js'
 import type { Newcomers } from './newcomers.js'
 import type { Found, Step, Verdict } from './plan.js'
 import type { SearchOptions } from './search.js'
-import { nameOf, ofTailer, type Subject } from './subjects.js'
+import { nameOf } from './subjects.js'
 import type { Unseen } from './unseen.js'
 
 /** Maximum number of bytes that one compressed byte inflates to. A damaged file may state a larger size. */

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
+import { dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { dirname } from 'node:path'
 import type { Remote } from '../discovery/remote.js'
 import { keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'

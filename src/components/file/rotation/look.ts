@@ -126,7 +126,9 @@ export class Look {
     if (isIdle && over.length === 0) return undefined
     const isWanted = this.#wantedIn(folder, sought, missing)
     const originals = await this.#originalsIn(folder, names, slices)
-    const comparison = isIdle ? undefined : await this.#compare(folder, sought, missing, others, isWanted, originals, slices)
+    const comparison = isIdle
+      ? undefined
+      : await this.#compare(folder, sought, missing, others, isWanted, originals, slices)
     const gone = new Set([...sought.map(({ key }) => key), ...missing.map(entryKey)])
     return { ...folder, gone, names, over, originals, comparison, isIdle, isWanted }
   }
@@ -264,9 +266,10 @@ export class Look {
     ]
     for (const { name, tailer } of all) {
       if (slices.due) await slices.pause()
-      if (tailer.copy || !files.open(tailer) || tailer.fd === undefined) continue
-      // After this file was renamed, another file found by the search may have had the old name.
-      if (tailer.hasPortion || (name !== '' && !leadsTo(name, tailer.key))) areWhole = false
+      // A truncation may have been found since, or another file found by a sweep may have had the name.
+      if (name !== '' && files.named(name) !== tailer) areWhole = false
+      else if (tailer.copy || !files.open(tailer) || tailer.fd === undefined) continue
+      else if (tailer.hasPortion || (name !== '' && !leadsTo(name, tailer.key))) areWhole = false
       else if (this.#ask(tailer, () => this.#leaveTruncated(tailer))) areWhole = false
     }
     return areWhole
