@@ -59,11 +59,6 @@ export abstract class Registry {
     return this.#inFolders.in(folder)
   }
 
-  /** The files whose events have this file name. */
-  withName(name: string): readonly Tailer[] {
-    return this.lineages.get(name)?.files ?? []
-  }
-
   /** The file that has this name now. */
   named(path: string): Tailer | undefined {
     return this.#named.get(path)

@@ -110,10 +110,6 @@ export class Unseen {
       if (this.#isOverdue(name)) continue
       const current = files.named(name)
       if (current) yield current
-      for (const tailer of files.withName(name)) {
-        // Do not delay copies, because the search waits until they are read.
-        if (tailer.held && !tailer.copy) yield tailer
-      }
     }
   }
 }
