@@ -327,6 +327,7 @@ t.test('what becomes of a new file', async t => {
     ['claimed by a file with another name, for long', { of: '/other.log', quietMs: 10_000 }, 'new'],
     ['claimed for long', { of, quietMs: 10_000 }, 'copy'],
     ['empty, and an original is read', { ...text(''), originals: [original('one\n')] }, 'copy'],
+    ['empty, and an original cannot be read', { ...text(''), originals: [original(undefined)] }, 'copy'],
     ['cannot be read', { first: undefined }, 'unread'],
     ['begins like an original', { ...text('one\n'), originals: [original('one\ntwo\n')] }, 'copy'],
     [
