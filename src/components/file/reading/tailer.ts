@@ -200,9 +200,9 @@ class OwnTailer extends KnownFile {
   }
 
   #setHead(head: Fingerprint): void {
+    if (!same(head, this.#content.head)) this.#context.onChanged()
     this.#content.head = head
     this.#context.beginnings.setHead(this, head)
-    this.#context.onChanged()
   }
 
   get unsettled(): boolean {

@@ -382,18 +382,18 @@ t.test('of the ends of copies only the last 32 are kept as marks', async t => {
 })
 
 /** Opens a file of which nothing was read. */
-function opened(t: Test, path: string, lookedAt = () => 0): { tailer: Tailer; fd: number } {
+function opened(t: Test, path: string, lookedAt = () => 0, onChanged = () => {}): { tailer: Tailer; fd: number } {
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
-  return { tailer: tailerOf(path, fd, lookedAt), fd }
+  return { tailer: tailerOf(path, fd, lookedAt, onChanged), fd }
 }
 
-function tailerOf(path: string, fd: number, lookedAt = () => 0): Tailer {
+function tailerOf(path: string, fd: number, lookedAt = () => 0, onChanged = () => {}): Tailer {
   const context: Partial<TailerContext> = {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
     lookedAt,
-    onChanged: () => {},
+    onChanged,
     onMoved: () => {},
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
@@ -459,6 +459,26 @@ t.test('a file certainly holds what was read until its last look, or until a por
   t.equal(tailer.holds(), true)
   t.equal(tailer.sureUntil, 5)
 })
+
+t.test(
+  'the position of a file that is not read is saved only when its size or its first bytes have changed',
+  async t => {
+    const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+    let changes = 0
+    const { tailer } = opened(
+      t,
+      path,
+      () => 0,
+      () => changes++,
+    )
+    appendFileSync(path, 'two\n')
+    t.equal(tailer.holds(), true)
+    const before = changes
+    t.not(before, 0)
+    t.equal(tailer.holds(), true)
+    t.equal(changes, before)
+  },
+)
 
 t.test('a copy may lack bytes of its original', async t => {
   const folder = testFolder(t, { 'app.log': 'one\ntwo\n', 'app.log.1': 'one\n' })
