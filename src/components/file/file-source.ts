@@ -2,6 +2,7 @@ import { basename } from 'node:path'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
+import { orUnknown, withFile } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { Slices } from '../../lib/slices.js'
 import { KnownBeginnings } from './beginnings.js'
@@ -49,6 +50,8 @@ export class FileSource implements Source {
   #isBlocked = false
   /** Paths at which a watch reported other files than before, and until when all names had been seen. */
   #renamed = new Map<string, number>()
+  /** Files that the daemon may not read, and that a watch reported as changed. */
+  #denied = new Set<string>()
   /** For these paths. Reports that come one after the other share a slice. */
   readonly #slices: Slices
   #sweepAt = 0
@@ -265,8 +268,14 @@ export class FileSource implements Source {
   async #examineRenamed(): Promise<number> {
     let examined = 0
     const slices = this.#slices
-    const renamed = this.#renamed
+    const [renamed, denied] = [this.#renamed, this.#denied]
     this.#renamed = new Map()
+    this.#denied = new Set()
+    // If the permissions of a file were corrected, it is read at once.
+    for (const path of denied) {
+      if (slices.due) await slices.pause()
+      if (orUnknown(() => withFile(path, () => true))) renamed.set(path, this.#openFiles.lookedAt)
+    }
     for (const [path, since] of renamed) {
       if (slices.due) await slices.pause()
       if (this.#openFiles.noteName(path, since)) this.#urgent = true
@@ -380,6 +389,10 @@ export class FileSource implements Source {
     tailer?.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
+      else if (this.#problems.isDenied(path)) {
+        this.#denied.add(path)
+        this.#waker.wake()
+      }
       return
     }
     this.#discovery.checks.report()

@@ -163,6 +163,11 @@ export class PathProblems {
     return before?.code !== code
   }
 
+  /** Whether the daemon was not allowed to read the file. */
+  isDenied(path: string): boolean {
+    return this.#open.get(path)?.code === 'EACCES'
+  }
+
   over(path: string): void {
     if (this.#open.size > 0 && this.#open.delete(path)) this.#context.log.info({ file: path }, 'file can be read now')
   }

@@ -758,6 +758,20 @@ for (const names of [['fstatSync', ...READS], READS])
     await run.stop()
   })
 
+t.test('files whose permissions are corrected are read at once', async t => {
+  const names = Array.from({ length: 20 }, (_, i) => `${i}.log`)
+  const dir = testFolder(t, Object.fromEntries(names.map(name => [name, `line of ${name}\n`])))
+  const { end } = fail(t, 'EACCES', ['openSync'], file => String(file).startsWith(`${dir}/`))
+  const run = await start({ include: [join(dir, '*.log')], scan_interval: '1h' })
+  // The second scan begins when the folder is watched.
+  await until('two scans', () => run.value('sluice_file_scans_total')! >= 2)
+  end()
+  for (const name of names) fs.chmodSync(join(dir, name), 0o600)
+  await arrived(run, 20)
+  t.same(run.out.texts().sort(), names.map(name => `line of ${name}`).sort())
+  await run.stop()
+})
+
 t.test('a file that was copied and truncated during a stop, and that can be opened only after a search', async t => {
   const { path, options, checkpoints } = await readBefore(t, numbered(0, 40))
   copyFileSync(path, `${path}.1`)
