@@ -58,9 +58,9 @@ export class Unfinished {
   /** The time at which the unfinished part of a file is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
-    const { grownAt, holdsSince, inLine, origin, path, movedAt, truncatedSince } = tailer
-    // The copy of a truncated file gets no more data.
-    if (truncatedSince !== undefined && inLine) return grownAt
+    const { grownAt, holdsSince, inLine, origin, path, movedAt, truncatedSince, copy } = tailer
+    // The copy of a truncated file gets no more data. But if the system refused to read on, the rest may come later.
+    if (truncatedSince !== undefined && inLine && !copy?.isRefused) return grownAt
     const isRenamed = origin.path !== path
     return Math.min(
       grownAt + splitting.patienceMs(inLine),

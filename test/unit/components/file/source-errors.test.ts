@@ -1112,3 +1112,38 @@ t.test('a copy that cannot be opened during two runs: its rest does not count as
   t.same(run.out.texts(), two)
   await run.stop()
 })
+
+t.test('a file is truncated unread, and its compressed copy cannot be read on at first: no line is torn', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 20)) })
+  const path = join(dir, 'app.log')
+  const time = ahead()
+  const run = await start({ include: [path] }, undefined, time)
+  await settled(run, 20)
+  await laterFiles(dir)
+  const copy = join(dir, 'next')
+  writeFileSync(copy, gzipSync(asText(numbered(0, 1000))))
+  const { ino } = statSync(copy)
+  const { read } = calls
+  let failed = 0
+  // The read of what is behind these bytes.
+  calls.read = (...args) => {
+    if (fstat(args[0]).ino !== ino || args[4] !== 8192 || ++failed > 2) return read!(...args)
+    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.read = read!
+    syncBuiltinESMExports()
+  })
+  renameSync(copy, `${path}.1.gz`)
+  writeFileSync(path, 'new\n')
+  await until('it to fail', () => failed > 0)
+  await run.scanned(3)
+  for (let i = 0; i < 3; i++) {
+    time.ms += 2000
+    await run.scanned(2)
+  }
+  await settled(run, 1001)
+  t.same(run.out.texts().sort(), [...numbered(0, 1000), 'new'].sort())
+  await run.stop()
+})
