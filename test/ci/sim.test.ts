@@ -47,6 +47,14 @@ t.test('worlds of files behind those that broke a promise once', async t => {
   for (const seed of seeds) t.match(stdout, new RegExp(`^seed ${seed} .*: ok;`, 'm'))
 })
 
+t.test('worlds in which single calls fail that broke a promise once', async t => {
+  for (const seed of [75002400, 75004061, 75005074, 75018734, 75032086, 75033634, 75043647, 83000361])
+    t.match(
+      (await simulate('--files', '--errors', '--seed', String(seed))).stdout,
+      new RegExp(`^seed ${seed} .*: ok;`, 'm'),
+    )
+})
+
 t.test('a seed replays exactly', async t => {
   const fingerprint = async (args: string[]) => (await simulate(...args)).stdout.trim().split('\n').at(-1)
   const alone = await fingerprint(['--seed', '7'])
