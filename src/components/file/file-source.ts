@@ -96,6 +96,7 @@ export class FileSource implements Source {
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       beginnings: new KnownBeginnings(),
+      grown: new Set(),
       lookedAt: () => this.#openFiles.lookedAt,
       onChanged: () => checkpoints.changed(),
       onMoved: (tailer: Tailer, before) => this.#openFiles.moved(tailer, before),
@@ -175,7 +176,7 @@ export class FileSource implements Source {
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
     checkpoints.provide(() => this.#snapshot())
     if (this.#saved.compressedSince === undefined) checkpoints.changed()
-    registerGauges(context, this.#openFiles, this.#descriptors, shared)
+    registerGauges(context, this.#openFiles, tailing.grown, this.#descriptors, shared)
     if (this.#saved.unreadable === 0) return
     metrics.failed('checkpoint')
     log.error(

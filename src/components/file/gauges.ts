@@ -3,6 +3,7 @@ import type { Descriptors } from './descriptors.js'
 import type { Remote } from './discovery/remote.js'
 import type { OpenFiles } from './open-files.js'
 import type { PathProblems } from './path-problems.js'
+import type { Tailer } from './reading/tailer.js'
 import { undeliveredOfDeleted } from './rotation/losses.js'
 
 /** Maximum number of files with their own series. These are the files with the largest backlog. */
@@ -16,6 +17,7 @@ interface Series {
 export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
   openFiles: OpenFiles,
+  grown: Set<Tailer>,
   open: Descriptors,
   { problems, remote }: { readonly problems: PathProblems; readonly remote: Remote },
 ): void {
@@ -27,7 +29,7 @@ export function registerGauges(
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
-    () => unread(openFiles),
+    () => unread(openFiles, grown),
   )
   const deleted =
     'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.'
@@ -38,11 +40,15 @@ export function registerGauges(
   })
 }
 
-function unread({ tailers, lineages }: OpenFiles): Series[] {
+/** Looks only at files that have grown, because there may be many files. Removes those that were read to their end. */
+function unread(openFiles: OpenFiles, grown: Set<Tailer>): Series[] {
+  const { lineages } = openFiles
   const byName = new Map<string, number>()
-  for (const { unread, origin, path } of tailers) {
+  for (const tailer of grown) {
+    const { unread, origin, path } = tailer
     const name = origin.path ?? path
-    if (unread > 0) byName.set(name, (byName.get(name) ?? 0) + unread)
+    if (unread > 0 && openFiles.reads(tailer)) byName.set(name, (byName.get(name) ?? 0) + unread)
+    else grown.delete(tailer)
   }
   const behind = [...byName].sort(([, a], [, b]) => b - a)
   const shown = behind.slice(0, MAX_SERIES)

@@ -398,6 +398,7 @@ export abstract class Opener extends Registry {
     const { descriptors, context, tailing, onForget } = this.options
     onForget(tailer)
     tailing.beginnings.delete(tailer)
+    tailing.grown.delete(tailer)
     descriptors.close(tailer)
     tailer.park()
     this.remove(tailer)

@@ -11,6 +11,8 @@ export interface KnownContext {
   readonly clock: Clock
   /** Wall clock in milliseconds. All rotations before this time were observed. */
   lookedAt(): number
+  /** Files that may have more to read than before. */
+  readonly grown: { add(file: unknown): void }
   /** Called when the entry to save has changed. */
   onChanged(): void
   /** Called when the file has another path than before. */
@@ -202,6 +204,7 @@ export abstract class KnownFile {
     if (size <= this.size) return
     this.size = size
     this.turns(orders.grown)
+    this.#context.grown.add(this)
     this.#context.onChanged()
   }
 

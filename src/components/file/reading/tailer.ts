@@ -40,6 +40,7 @@ import { Portion } from './portion.js'
 export const READ_BYTES = 512 * 1024
 
 export interface TailerContext extends KnownContext {
+  readonly grown: Set<Tailer>
   readonly splitting: Splitting
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
@@ -331,6 +332,7 @@ class OwnTailer extends KnownFile {
     const { successor } = this
     this.successor = undefined
     successor?.loseParts()
+    this.#context.grown.add(this)
   }
 
   /** Like `look`, but gets the size and the time from the open descriptor. After an error, the next read reports it. */

@@ -267,7 +267,16 @@ for (const definition of components)
             metrics: new ComponentCounters('out', 'destination', definition.type),
             field: (path: FieldPath) => new FieldReader(path, wanted),
           }
-          const explained = definition.explain!(parsed as never, context)
+          const explain = definition.explain!(parsed as never, context)
+          // A destination may reject an event.
+          const explained = (batch: EventBatch) => {
+            try {
+              return explain(batch)
+            } catch (error) {
+              if (error instanceof DeliveryError) return error.reason
+              throw error
+            }
+          }
           const made = isHttp ? await definition.create(parsed as never, context) : undefined
           const names = [...new Set([...wanted.names, 'message', 'x'])]
           const near = explained(batchOf([MESSAGE], { wanted }))

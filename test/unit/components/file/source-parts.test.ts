@@ -399,6 +399,7 @@ function tailerOf(path: string, fd: number, lookedAt = () => 0, onChanged = () =
     pieces: { value: 0 },
     before: Buffer.alloc(2 * FINGERPRINT_BYTES),
     beginnings: new KnownBeginnings(),
+    grown: new Set(),
   }
   const stat = statSync(path, { bigint: true })
   const origin = { path, wanted: new WantedNames() } as Partial<Origin> as Origin
