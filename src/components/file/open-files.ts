@@ -15,6 +15,7 @@ import type { Tailer } from './reading/tailer.js'
 import { list, namesIn } from './rotation/candidates.js'
 import { type Compared, originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
+import { nameOf } from './rotation/subjects.js'
 import type { Displaced } from './saved.js'
 
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
@@ -89,7 +90,7 @@ export class OpenFiles extends Opener {
     this.#began = [now, ...before].slice(0, 3)
     let isOver = false
     try {
-      await this.#lookAt(found.files, slices)
+      await this.#lookAt(found, slices)
       this.isFirst = false
       isOver = isWhole
     } finally {
@@ -102,7 +103,8 @@ export class OpenFiles extends Opener {
     return !this.#isWhole && this.options.tailing.remote.isSilent(path)
   }
 
-  async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
+  async #lookAt(found: Pick<Found, 'files' | 'unlisted'>, slices: Slices): Promise<void> {
+    const { files, unlisted } = found
     const { problems, saved, context, descriptors, onReady, tailing } = this.options
     if (this.isFirst && saved.savedAt !== undefined) await followMoved(saved, context, slices)
     descriptors.beginSweep()
@@ -117,7 +119,11 @@ export class OpenFiles extends Opener {
       if (!this.#isWhole && tailing.remote.has(path)) this.#mayBeThere(path)
       else this.vacate(path)
     }
-    for (const path of this.#unexamined.keys()) if (!files.has(path)) this.#wasExamined(path)
+    // While a folder cannot be listed, other files may have the names of files that are not read now.
+    for (const entry of unlisted.size > 0 ? saved.entries() : [])
+      if (mayMiss(found, nameOf(entry))) this.#noteUnexamined(nameOf(entry))
+    for (const path of this.#unexamined.keys())
+      if (!files.has(path) && !mayMiss(found, path)) this.#wasExamined(path)
     const now = context.clock.now()
     const thorough = now >= this.#thoroughAt
     await this.succeed(slices)
