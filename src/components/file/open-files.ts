@@ -122,8 +122,7 @@ export class OpenFiles extends Opener {
     // While a folder cannot be listed, other files may have the names of files that are not read now.
     for (const entry of unlisted.size > 0 ? saved.entries() : [])
       if (mayMiss(found, nameOf(entry))) this.#noteUnexamined(nameOf(entry))
-    for (const path of this.#unexamined.keys())
-      if (!files.has(path) && !mayMiss(found, path)) this.#wasExamined(path)
+    for (const path of this.#unexamined.keys()) if (!files.has(path) && !mayMiss(found, path)) this.#wasExamined(path)
     const now = context.clock.now()
     const thorough = now >= this.#thoroughAt
     await this.succeed(slices)

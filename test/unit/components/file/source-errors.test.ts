@@ -1148,7 +1148,7 @@ t.test('a file is truncated unread, and its compressed copy cannot be read on at
   await run.stop()
 })
 
-t.test('a file cannot be opened, and two files get its name while its folder cannot be listed: all are read', async t => {
+t.test('a file cannot be opened, and two get its name while its folder cannot be listed: all are read', async t => {
   refuseWatches(t)
   const { dir, path, options, checkpoints } = await readBefore(t, one, '*.log')
   appendFileSync(path, 'more\n')
