@@ -82,7 +82,7 @@ export class OpenFiles extends Opener {
    */
   async sweep(found: Pick<Found, 'files' | 'unlisted'>, slices: Slices, isWhole = true): Promise<void> {
     this.#isWhole = isWhole
-    this.search.unseen.beginSweep(path => mayMiss(found, path))
+    this.search.beginSweep(path => mayMiss(found, path))
     const now = this.options.context.clock.wall()
     const before = this.#began
     this.sweeps++

@@ -34,6 +34,8 @@ interface ApplyOptions extends SearchOptions, CandidatesOptions {
   readonly hidden: Hidden
   readonly newcomers: Newcomers
   readonly unseen: Unseen
+  /** Whether the sweep may miss the file that has this name. */
+  mayMiss(name: string): boolean
 }
 
 /**
@@ -134,11 +136,14 @@ export class Apply {
 
   /** Ends the search for a displaced name, and reads the files that had it. `unexamined`: paths that may lead to some. */
   readUnseen({ path, since }: Displaced, { read, hidden }: Found, unexamined: readonly string[]): void {
-    const { unseen, problems, hidden: known, context } = this.#options
+    const { unseen, problems, hidden: known, context, mayMiss } = this.#options
     for (const one of hidden)
       if (isOfSystem(one.error)) known.addDisplaced(one.path, { path, since })
       else problems.hidden(one.path, one.error)
     for (const one of unexamined) known.addDisplaced(one, { path, since })
+    // A file that has the name may still be unread. If it is renamed before a sweep finds it, only a search that goes
+    // back as far as this one finds it.
+    if (mayMiss(path)) known.addDisplaced(path, { path, since })
     if (hidden.length + unexamined.length > 0) context.checkpoints.changed()
     unseen.end(path)
     let unread = read.length

@@ -60,6 +60,7 @@ export class Search {
   readonly #there = new Set<Entry>()
   #isRunning = false
   #isOver = false
+  #mayMiss: (name: string) => boolean = () => false
 
   constructor(options: SearchOptions) {
     this.#options = options
@@ -71,13 +72,19 @@ export class Search {
     this.unseen = new Unseen({ ...options, isUnlisted: folder => this.#unlisted.has(folder) })
     this.newcomers = new Newcomers(opening)
     const { unseen, newcomers, hidden } = this
-    const all = { ...opening, candidates: this.#candidates, hidden, unseen, newcomers }
+    const mayMiss = (name: string) => this.#mayMiss(name)
+    const all = { ...opening, candidates: this.#candidates, hidden, unseen, newcomers, mayMiss }
     this.#look = new Look(all)
     this.#apply = new Apply(all)
   }
 
   get displacements(): Displaced[] {
     return [...this.unseen.all, ...this.hidden.displaced]
+  }
+
+  /** `mayMiss`: whether the sweep may miss the file that has this name, because a folder cannot be listed. */
+  beginSweep(mayMiss: (name: string) => boolean): void {
+    this.#mayMiss = mayMiss
   }
 
   /** Whether another search is needed, for names or for folders that changed. A folder may never be listable. */

@@ -22,10 +22,6 @@ export class Unseen {
   readonly #options: UnseenOptions
   /** Maps each displaced name to the earliest time at which it may have been displaced, wall clock in milliseconds. */
   readonly #displaced = new PathMap<number>()
-  /** Like `#displaced`, for names whose search has ended, although sweeps may have missed the files that have them. */
-  readonly #missed = new Map<string, number>()
-  /** Whether the current sweep may miss the file that has this name. */
-  #mayMiss: (name: string) => boolean = () => false
   /** Maps each name to the time at which the search first blocked files with this name. */
   readonly #waitingSince = new Map<string, number>()
 
@@ -39,7 +35,7 @@ export class Unseen {
   }
 
   get all(): Displaced[] {
-    return Array.from([...this.#displaced, ...this.#missed], ([path, since]) => ({ path, since }))
+    return Array.from(this.#displaced, ([path, since]) => ({ path, since }))
   }
 
   get folders(): Iterable<string> {
@@ -67,32 +63,16 @@ export class Unseen {
 
   /** Records that the name now refers to another file than at the time `since`, wall clock in milliseconds. */
   displaced(name: string, since: number): void {
-    this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
+    this.repeat({ path: name, since: since - CLOCK_MS })
   }
 
   /** Repeats an earlier search. */
   repeat({ path, since }: Displaced): void {
-    keepEarlier(this.#displaced, path, since)
-  }
-
-  /**
-   * Starts a sweep, and repeats the searches for names that earlier sweeps missed. `mayMiss`: whether this sweep may
-   * miss the file that has this name, because the folder cannot be listed.
-   */
-  beginSweep(mayMiss: (name: string) => boolean): void {
-    this.#mayMiss = mayMiss
-    for (const [name, since] of this.#missed) {
-      if (mayMiss(name)) continue
-      this.#missed.delete(name)
-      keepEarlier(this.#displaced, name, since)
-    }
+    this.#displaced.set(path, Math.min(since, this.#displaced.get(path) ?? since))
   }
 
   /** Ends the search for a name. */
   end(name: string): void {
-    // This search could list the folder, but a file that has the name may still be unread, because the sweep missed it.
-    // If the file is renamed before a sweep finds it, only a search that goes back as far as this one finds it.
-    if (this.#mayMiss(name)) keepEarlier(this.#missed, name, this.since(name))
     this.#displaced.delete(name)
     this.#waitingSince.delete(name)
   }
@@ -112,8 +92,4 @@ export class Unseen {
       if (current) yield current
     }
   }
-}
-
-function keepEarlier(times: Map<string, number>, name: string, since: number): void {
-  times.set(name, Math.min(since, times.get(name) ?? since))
 }
