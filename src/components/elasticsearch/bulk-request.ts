@@ -11,7 +11,7 @@ import { CLOSE_OBJECT, COMMA, LF, QUOTE } from '../../lib/formats/ascii.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
-import type { ElasticsearchOptions } from './destination.js'
+import type { ElasticsearchOptions } from './options.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isConstant } from '../../core/template.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import type { Inspection } from '../../net/http/client/request-format.js'
-import type { ElasticsearchOptions } from './destination.js'
+import type { ElasticsearchOptions } from './options.js'
 
 const info = z.object({ version: z.object({ number: z.string().max(40), distribution: z.string().optional() }) })
 const names = z.array(z.object({ name: z.string() })).prefault([])

@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import type { KafkaClient } from '../../net/kafka/client.js'
-import type { KafkaOptions } from './destination.js'
+import type { KafkaOptions } from './options.js'
 import type { Records } from './records.js'
 
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */

@@ -7,8 +7,8 @@ import type { FieldPath } from '../../core/event/field-path.js'
 import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
-import type { KafkaOptions } from './destination.js'
 import { murmur2 } from './murmur2.js'
+import type { KafkaOptions } from './options.js'
 import { putVarint } from './record-batch.js'
 
 export interface Records {

@@ -1,6 +1,6 @@
 import type { ComponentContext } from '../../core/component.js'
 import { RequestTexts } from '../../core/partition.js'
-import type { KafkaOptions } from './destination.js'
+import type { KafkaOptions } from './options.js'
 
 const LONGEST_TOPIC = 249
 

@@ -7,7 +7,7 @@ import type { FieldReader } from '../../core/event/field-reader.js'
 import { isConstant, TemplateMembers } from '../../core/template.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
-import type { LokiOptions } from './destination.js'
+import type { LokiOptions } from './options.js'
 import { ProtobufPush } from './protobuf-push.js'
 
 /** After this time without an event, a stream may be forgotten to make room for other streams. */

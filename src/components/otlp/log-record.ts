@@ -22,7 +22,7 @@ import {
   unescapedText,
   withUniqueNames,
 } from './any-value.js'
-import type { OtlpOptions } from './destination.js'
+import type { OtlpOptions } from './options.js'
 import { type LogFields, USE } from './record-lines.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
