@@ -6,7 +6,7 @@ import { createClockDecider, type Decider } from '../../src/components/throttle/
 import { DECISIONS, DISCARD, FULL } from '../../src/components/throttle/decisions.js'
 import { HEAD_BYTES } from '../../src/components/throttle/persist/blocks.js'
 import { SavedBuckets } from '../../src/components/throttle/persist/saved-buckets.js'
-import type { Rule } from '../../src/components/throttle/rules/rules.js'
+import type { Rule } from '../../src/components/throttle/rules/rule.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import { MOST_LINES } from '../../src/lib/kernel/line-memory.js'

@@ -6,10 +6,13 @@ import { machineText } from '../../lib/files/machine-text.js'
 import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { counted, formatSize } from '../../lib/units.js'
-import { LIMIT_ID, UPSTREAM_ID } from './plan.js'
 import { logFormat, newestEntries, newestLines } from './sample.js'
 
 type Options = Readonly<Record<string, unknown>>
+
+/** Ids of components of the written configuration. No source has one of them. */
+export const LIMIT_ID = 'limit_app'
+export const UPSTREAM_ID = 'upstream'
 
 /** A log that Sluice can read. */
 export interface FoundLog {

@@ -1,11 +1,9 @@
 import { UsageError } from '../../daemon/process/command-line.js'
 import { literalText, onOneLine } from '../../engine/config/yaml/plain-yaml.js'
-import type { FoundLog } from './machine.js'
+import { type FoundLog, LIMIT_ID, UPSTREAM_ID } from './machine.js'
 
 /** The configuration that `init` writes. */
 
-export const LIMIT_ID = 'limit_app'
-export const UPSTREAM_ID = 'upstream'
 const FORMS =
   'loki=URL, elasticsearch=URL, otlp=URL, http=URL, kafka=HOST:PORT, file=PATH, or none, which only counts the events'
 

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, fingerprint } from './identity.js'
-import type { Mark } from './rotation/match.js'
+import type { Mark } from './rotation/trail.js'
 
 /** Finds files by their first bytes. The cost depends on the number of different lengths, not on that of the files. */
 export class Beginnings<F> {

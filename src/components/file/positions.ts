@@ -16,7 +16,7 @@ import {
 } from './identity.js'
 import { openWithinSync } from './opening.js'
 import { type Listed, withKnown } from './rotation/candidates.js'
-import type { Mark } from './rotation/match.js'
+import type { Mark } from './rotation/trail.js'
 import { FIRST_MARK, Trail } from './rotation/trail.js'
 import type { Entry, Saved } from './saved.js'
 

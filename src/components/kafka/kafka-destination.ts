@@ -13,8 +13,16 @@ import { CODES, meaningOf } from '../../net/kafka/refusals.js'
 import type { KafkaOptions } from './options.js'
 import { Outcome } from './outcome.js'
 import { produceRequest } from './produce-request.js'
-import { countOf, haveSameRecords, NO_PRODUCER, type Producer, recordBatch, stamp } from './record-batch.js'
-import { RecordEncoder, type Records } from './records.js'
+import {
+  countOf,
+  haveSameRecords,
+  NO_PRODUCER,
+  type Producer,
+  type Records,
+  recordBatch,
+  stamp,
+} from './record-batch.js'
+import { RecordEncoder } from './records.js'
 import { topicsOf } from './topics.js'
 
 /** Maximum number of topics whose requests wait for more events. */

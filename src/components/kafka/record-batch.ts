@@ -1,8 +1,20 @@
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { KafkaClient } from '../../net/kafka/client.js'
 import type { KafkaOptions } from './options.js'
-import type { Records } from './records.js'
+
+export interface Records {
+  /** The encoded key, value and headers of each record. */
+  readonly bytes: Buffer
+  readonly memory: GrowingBytes
+  /** The start of each record in `bytes`, then the end of the last record. */
+  readonly starts: readonly number[]
+  /** Time of each record, in milliseconds since the epoch. */
+  readonly times: readonly number[]
+  /** Hash of the key of each record; undefined without a key. */
+  readonly hashes: readonly (number | undefined)[]
+}
 
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */
 const HEAD = 61

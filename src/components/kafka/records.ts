@@ -9,19 +9,8 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { murmur2 } from './murmur2.js'
 import type { KafkaOptions } from './options.js'
+import type { Records } from './record-batch.js'
 import { putVarint } from './record-batch.js'
-
-export interface Records {
-  /** The encoded key, value and headers of each record. */
-  readonly bytes: Buffer
-  readonly memory: GrowingBytes
-  /** The start of each record in `bytes`, then the end of the last record. */
-  readonly starts: readonly number[]
-  /** Time of each record, in milliseconds since the epoch. */
-  readonly times: readonly number[]
-  /** Hash of the key of each record; undefined without a key. */
-  readonly hashes: readonly (number | undefined)[]
-}
 
 /** Typical bytes of a record besides its event and headers. */
 const RECORD_ROOM = 16

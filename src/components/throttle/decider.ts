@@ -9,14 +9,8 @@ import type { TimeReader } from './event/time.js'
 import type { EventTiming } from './event/timing.js'
 import { Costs, type Level, type Limit } from './limit.js'
 import { ClockTiming, Limiter, type LimiterOptions } from './limiter.js'
-import {
-  type BucketLimiter,
-  type Rule,
-  type RuledLimiter,
-  type RuleLimit,
-  RuleLimits,
-  type RuleName,
-} from './rules/rules.js'
+import type { Rule, RuleName } from './rules/rule.js'
+import { type BucketLimiter, type RuledLimiter, type RuleLimit, RuleLimits } from './rules/rules.js'
 import type { Credit } from './windows/credited.js'
 import type { WallTime } from './windows/wall-time.js'
 

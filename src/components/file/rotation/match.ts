@@ -1,6 +1,7 @@
 import { Beginnings } from '../beginnings.js'
 import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
 import { mayBeMadeBy, type Uids } from './owners.js'
+import type { Mark } from './trail.js'
 
 /**
  * Decides which files of a folder are copies of known files. Compares their first bytes and the bytes before the
@@ -8,14 +9,6 @@ import { mayBeMadeBy, type Uids } from './owners.js'
  * file claims a candidate. A candidate that no file claims was never seen before. These functions do not read files. If
  * a decision needs more bytes, they yield a question. Times are wall clock in milliseconds.
  */
-
-/** A place in a file, and the fingerprint of the bytes before it. */
-export interface Mark {
-  readonly offset: number
-  readonly tail: Fingerprint
-  /** A copy of the file ends here. */
-  readonly isCopied?: true | undefined
-}
 
 /** What is known about a file. A file is the content of one inode between two truncations. */
 export interface Known {

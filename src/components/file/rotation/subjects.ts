@@ -5,7 +5,8 @@ import { CLOCK_MS, FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, firstByte
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { type Listed, withKnown } from './candidates.js'
-import type { Known, Mark } from './match.js'
+import type { Known } from './match.js'
+import type { Mark } from './trail.js'
 import { Trail } from './trail.js'
 
 /** An original is truncated right after it was copied. If this takes longer, a similar file is not a copy. */

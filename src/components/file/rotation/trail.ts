@@ -1,5 +1,12 @@
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
-import type { Mark } from './match.js'
+
+/** A place in a file, and the fingerprint of the bytes before it. */
+export interface Mark {
+  readonly offset: number
+  readonly tail: Fingerprint
+  /** A copy of the file ends here. */
+  readonly isCopied?: true | undefined
+}
 
 const LF = 0x0a
 

@@ -7,7 +7,8 @@ import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import type { DiscardHistory } from '../../throttle/counts/discard-history.js'
 import type { Decider } from '../../throttle/decider.js'
 import type { Level } from '../../throttle/limit.js'
-import { type BucketLimiter, type Rule, ruleTitle } from '../../throttle/rules/rules.js'
+import type { Rule } from '../../throttle/rules/rule.js'
+import { type BucketLimiter, ruleTitle } from '../../throttle/rules/rules.js'
 
 export interface BucketStates {
   readonly decider: Decider | ClusterDecider

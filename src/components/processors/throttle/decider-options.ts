@@ -7,7 +7,7 @@ import { randomSeed } from '../../throttle/buckets/key-table.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { AutoTime } from '../../throttle/event/auto-time.js'
 import { NamedTime } from '../../throttle/event/time.js'
-import type { Rule } from '../../throttle/rules/rules.js'
+import type { Rule } from '../../throttle/rules/rule.js'
 import {
   LATENESS,
   limitsOf,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { KeyedBuckets } from '../buckets/keyed-buckets.js'
 import type { Timing } from '../limiter.js'
-import type { Rule } from '../rules/rules.js'
+import type { Rule } from '../rules/rule.js'
 import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
 import { StateReader, StateWriter } from './state-bytes.js'

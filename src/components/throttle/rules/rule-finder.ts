@@ -3,7 +3,7 @@ import { resized } from '../../../lib/columns.js'
 import { type BucketKey, keyBytes } from '../buckets/bucket-key.js'
 import { Places } from '../buckets/bucket-part.js'
 import { type Key, KeyTable, keyOf } from '../buckets/key-table.js'
-import type { Rule } from './rules.js'
+import type { Rule } from './rule.js'
 
 /** Maximum number of keys for which the matching rules are remembered. */
 const MOST_KEYS = 131_072

@@ -1,35 +1,12 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { FieldReader } from '../../../core/event/field-reader.js'
 import type { BucketKey } from '../buckets/bucket-key.js'
 import type { BucketPart, PlacedKey } from '../buckets/bucket-part.js'
 import type { Key } from '../buckets/key-table.js'
 import type { Decision } from '../decisions.js'
-import { Costs, type Level, type Limit } from '../limit.js'
+import { Costs, type Level } from '../limit.js'
 import type { Windows } from '../windows.js'
-import type { KeyPattern } from './key-pattern.js'
+import type { Rule, RuleName } from './rule.js'
 import { RuleFinder } from './rule-finder.js'
-
-/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
-export interface Rule {
-  /** Stays the same if the rule moves in its list. */
-  readonly id: string
-  /** The same in all daemons that have a rule with this pattern and condition, even if the limits differ. */
-  readonly sharedName: string
-  readonly name: RuleName
-  readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
-  readonly key: KeyPattern | undefined
-  /** Empty: all events pass. */
-  readonly limits: readonly Limit[]
-  readonly costField: FieldReader | undefined
-}
-
-export interface RuleName {
-  readonly list: 'limits' | 'limits_file'
-  /** The rule's position in its list, from 1. */
-  readonly place: number
-  /** The pattern and condition of the rule, as in `key batch-*`. */
-  readonly text: string
-}
 
 /** The text by which people find a rule in the configuration: `limits[0] (key batch-*)`. */
 export function ruleTitle({ list, place, text }: RuleName): string {

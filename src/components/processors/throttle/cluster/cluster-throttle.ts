@@ -7,7 +7,7 @@ import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-
 import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
 import { LEASED_PART } from '../../../throttle/cluster/script-calls.js'
 import type { DeciderOptions } from '../../../throttle/decider.js'
-import type { Rule } from '../../../throttle/rules/rules.js'
+import type { Rule } from '../../../throttle/rules/rule.js'
 import type { ClusterOptions } from '../options.js'
 import { RedisBackend } from './redis-backend.js'
 

@@ -1,6 +1,6 @@
 import type { ProcessorContext, StateFolder } from '../../../../core/component.js'
 import type { SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
-import type { Rule } from '../../../throttle/rules/rules.js'
+import type { Rule } from '../../../throttle/rules/rule.js'
 import { limitsOf, type ThrottleOptions } from '../options.js'
 import { StateSaver } from './state-saver.js'
 

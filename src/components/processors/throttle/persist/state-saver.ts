@@ -6,7 +6,7 @@ import { type BufferFile, type BufferFolder, folderOnDisk } from '../../../../en
 import { measureWork, type TimerClock } from '../../../../lib/time.js'
 import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets, type SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
-import type { Rule } from '../../../throttle/rules/rules.js'
+import type { Rule } from '../../../throttle/rules/rule.js'
 import { restoreBuckets } from './restore.js'
 import { FORMAT, type SegmentHead, segmentName, segmentsIn, WITHOUT_SUMS } from './segments.js'
 
