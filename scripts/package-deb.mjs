@@ -32,6 +32,8 @@ import {
   write,
 } from './staged.mjs'
 
+/** Licences whose texts each Debian has. */
+const COMMON = { 'Apache-2.0': 'The text is in /usr/share/common-licenses/Apache-2.0.' }
 const DOC = 'usr/share/doc/sluice'
 const UNITS = 'usr/lib/systemd/system'
 /** Of `config`: what the units run, and what belongs to whoever changes it. */
@@ -109,7 +111,7 @@ function stageDocs(stage) {
   const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000')
   const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${manifest.author}  ${date}\n`
   write(join(doc, 'changelog.gz'), gzipSync(changes, { level: 9 }))
-  write(join(doc, 'copyright'), licences(withNode && nodeFor(arch)))
+  write(join(doc, 'copyright'), licences(withNode && nodeFor(arch), COMMON))
 }
 
 function stageControl(stage, units) {

@@ -86,8 +86,11 @@ function runs(root, path, arch) {
 }
 
 /** Package, licence and its text, of all that comes with the program. */
-export function licences(nodeFolder) {
-  const texts = licencesOf(packages().map(path => join(ROOT, path)))
+export function licences(nodeFolder, known) {
+  const texts = licencesOf(
+    packages().map(path => join(ROOT, path)),
+    known,
+  )
   if (nodeFolder) texts.set(fs.readFileSync(join(nodeFolder, 'LICENSE'), 'utf8').trim(), [`Node.js ${NODE} (MIT)`])
   const own = fs.readFileSync(join(ROOT, 'LICENSE'), 'utf8')
   return `Sluice:\n\n${own}\n${'-'.repeat(72)}\n\nWith it come these packages, under licences of their own:\n\n${licenceText(texts)}`
