@@ -14,8 +14,8 @@ import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './fai
 import type { FateObserver } from './fates.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { atOnce } from './steady-clock.js'
-import { type Left, type Waiting, WaitingEvents } from './waiting.js'
-import { Work } from './work.js'
+import { type Left, WaitingEvents } from './waiting.js'
+import { type Waiting, Work } from './work.js'
 
 /** How long a processor may take to stop after its deadline. */
 const LATE_STOP_MS = 1000

@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { measureWork, type TimerClock } from '../../lib/time.js'
 import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
-import type { Work } from './work.js'
+import type { Waiting, Work } from './work.js'
 
 /** Limits of one source's waiting events. The processor is asked about further events when there is room again. */
 export const MOST_EVENTS = 10_000
@@ -25,21 +25,6 @@ const ROUND_SHARE = 10
  * together, in order of arrival.
  */
 const SAME_MS = 0.001
-
-/** Events that wait because the processor decided LATER about them. */
-export interface Waiting {
-  readonly batch: EventBatch
-  /**
-   * When the processor was first asked about these events. `dueAt`: when to ask again. Both by the clock of the stage.
-   */
-  readonly since: number
-  dueAt: number
-  isAsked: boolean
-  /** The last round in which the processor was asked about these events. */
-  readonly round: number
-  /** Whether this stage's predecessor decided LATER about these events, and this stage has not decided yet. */
-  readonly isInherited: boolean
-}
 
 /** Events that waited in a stage that has ended. */
 export interface Left {

@@ -6,7 +6,21 @@ import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../co
 import type { Amount } from './counters.js'
 import { madeLine } from './made-batch.js'
 import { Replacements } from './replacements.js'
-import type { Waiting } from './waiting.js'
+
+/** Events that wait because the processor decided LATER about them. */
+export interface Waiting {
+  readonly batch: EventBatch
+  /**
+   * When the processor was first asked about these events. `dueAt`: when to ask again. Both by the clock of the stage.
+   */
+  readonly since: number
+  dueAt: number
+  isAsked: boolean
+  /** The last round in which the processor was asked about these events. */
+  readonly round: number
+  /** Whether this stage's predecessor decided LATER about these events, and this stage has not decided yet. */
+  readonly isInherited: boolean
+}
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
 

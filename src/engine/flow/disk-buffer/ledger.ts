@@ -2,20 +2,27 @@ import { crc32 } from 'node:zlib'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { type BufferFile, type BufferFolder, retried } from './files.js'
-import type { Cursor, Incoming } from './log.js'
-import type { LogPosition } from './segments.js'
+import type { Cursor, Range } from './incoming.js'
+import type { LogPosition, Segments } from './segments.js'
+
+/** The recovered contents of a buffer's folder, ready for reading and writing. */
+export interface Recovered {
+  readonly segments: Segments
+  readonly ledger: LedgerFound
+  /** Where reading resumes. Everything before it is settled. */
+  readonly settled: Cursor & LogPosition
+  /** Settled ranges after `settled`, in order. */
+  readonly ahead: readonly Range[]
+  readonly end: LogPosition
+  /** Number of bytes after the last intact record. Without `readOnly`, the recovery tries to cut them off. */
+  readonly tornBytes: number
+}
 
 /**
  * Records how far a buffer's events are settled. The file has two slots, which are written in turn, so that one of them
  * is always intact. Both slots are allocated at the start, so that progress can be recorded even on a full disk. If the
  * ledger is lost or outdated, events are repeated but not lost.
  */
-
-/**
- * Consecutive records. The range may contain only a part of its first and last record. If it contains only a part of
- * the last record, the cursor is at the start of that record.
- */
-export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** How many ranges fit into a slot, even if the numbers in them are large. */
 export const MOST_RANGES = 20

@@ -1,10 +1,10 @@
 import { CHUNK_BYTES } from '../../../lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, takeChunk } from '../../../lib/lines/chunk-pool.js'
-import { type Linked, LinkedList } from '../../../lib/linked-list.js'
+import { LinkedList } from '../../../lib/linked-list.js'
 import type { Amount } from '../counters.js'
 import type { BufferFile, BufferFolder } from './files.js'
-import type { Range } from './ledger.js'
-import type { Recovered } from './recovery.js'
+import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Recovered } from './ledger.js'
 import {
   HEAD_SIZE,
   type Head,
@@ -19,31 +19,6 @@ import {
   TITLE,
   unsettled,
 } from './segments.js'
-
-/** A reading position: before a record, or within damaged data. */
-export interface Cursor {
-  readonly segment: number
-  readonly offset: number
-}
-
-export interface Incoming extends Linked<Incoming> {
-  readonly record: Buffer
-  readonly place: LogPosition
-  readonly events: number
-  readonly bytes: number
-  /** How many events at the beginning of the record do not count, since an earlier run settled these events. */
-  readonly skipped?: number
-  /** Where the record begins in its segment. */
-  readonly start: Cursor
-  /**
-   * Where reading continues: after the record, or at the start of the record if some of its events remain to be read.
-   */
-  readonly cursor: Cursor
-  /** Whether this empty record stands for records that an earlier run settled. */
-  readonly isSettled?: boolean
-  /** Releases the record's memory if it is pooled. Call it once, when the record is no longer needed. */
-  readonly release?: (() => void) | undefined
-}
 
 export interface ReadProblems {
   /** Reports bytes that are not a record. */

@@ -2,8 +2,10 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { type BufferFolder, isFinal, retried } from './files.js'
-import { type LedgerFound, type Range, readLedger, removeLedger } from './ledger.js'
-import { type Cursor, type Incoming, SegmentReader } from './log.js'
+import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Recovered } from './ledger.js'
+import { readLedger, removeLedger } from './ledger.js'
+import { SegmentReader } from './log.js'
 import {
   FORMAT,
   formatOf,
@@ -17,19 +19,6 @@ import {
   segmentNumber,
   TITLE,
 } from './segments.js'
-
-/** The recovered contents of a buffer's folder, ready for reading and writing. */
-export interface Recovered {
-  readonly segments: Segments
-  readonly ledger: LedgerFound
-  /** Where reading resumes. Everything before it is settled. */
-  readonly settled: Cursor & LogPosition
-  /** Settled ranges after `settled`, in order. */
-  readonly ahead: readonly Range[]
-  readonly end: LogPosition
-  /** Number of bytes after the last intact record. Without `readOnly`, the recovery tries to cut them off. */
-  readonly tornBytes: number
-}
 
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
 const START: Cursor = { segment: 0, offset: 0 }

@@ -6,7 +6,7 @@ import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
 import type { DiskBufferContext } from './disk-buffer.js'
 import type { BufferFolder } from './files.js'
-import type { Recovered } from './recovery.js'
+import type { Recovered } from './ledger.js'
 import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]

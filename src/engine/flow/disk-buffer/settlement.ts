@@ -2,9 +2,10 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import type { Amount } from '../counters.js'
 import { LowWaterMark } from '../low-water-mark.js'
 import type { DiskBufferContext } from './disk-buffer.js'
-import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
-import type { Cursor, Incoming, RecordLog } from './log.js'
-import type { Recovered } from './recovery.js'
+import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Recovered } from './ledger.js'
+import { Ledger, type LedgerState, MOST_RANGES } from './ledger.js'
+import type { RecordLog } from './log.js'
 import { type LogPosition, placeAfter, type Segment, unsettled } from './segments.js'
 
 /** How long a settlement may exist only in memory. */

@@ -19,6 +19,7 @@ import type { Principal } from '../keys/principal.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig, checkSizeAndSecrets } from './pipeline-config.js'
+import type { PipelineRow } from './pipeline-row.js'
 import { type Revision, Revisions } from './revisions.js'
 
 /** A document with its strong ETag, including the quotes. */
@@ -28,14 +29,6 @@ export interface Tagged<T> {
 }
 
 type Config = Readonly<Record<string, unknown>>
-
-/** A pipeline. The draft of a pipeline is its latest revision. */
-export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_secrets' | 'published_revision'> {
-  readonly published_revision: number | null
-  readonly published_at: string | null
-  /** Every change increments this number, from which the ETag is made. */
-  readonly version: number
-}
 
 type StateRow = Pick<PipelineRow, 'id' | 'published_revision' | 'published_at'> & { readonly removed: number }
 type PublishedState = Pick<PublishedDocument, 'revision' | 'published_at'>

@@ -7,7 +7,7 @@ import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
 import type { Principal } from '../keys/principal.js'
-import type { PipelineRow } from './pipelines.js'
+import type { PipelineRow } from './pipeline-row.js'
 
 type Config = Readonly<Record<string, unknown>>
 
