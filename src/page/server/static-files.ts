@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
-import { errorCode } from '../../core/errors.js'
 import { takesGzip } from '../../daemon/admin/bounded-server.js'
 import { readdirSync, readFileSync } from '../../lib/files/disk/disk.js'
 
@@ -22,13 +21,13 @@ interface StaticFile {
   readonly etag: string
 }
 
-const BUNDLE = fileURLToPath(new URL('../../web/bundle/', import.meta.url))
+const BUNDLE = fileURLToPath(new URL('../web/bundle/', import.meta.url))
 
 export class StaticFiles {
   readonly #files = new Map<string, StaticFile>()
 
   constructor(folder = BUNDLE) {
-    for (const name of namesIn(folder)) {
+    for (const name of readdirSync(folder)) {
       const type = TYPES[name.split('.').at(-1)!]
       if (type === undefined) continue
       const bytes = readFileSync(`${folder}/${name}`)
@@ -58,14 +57,5 @@ export class StaticFiles {
     response.writeHead(200, { ...about, ...encoding, 'content-type': type, 'content-length': body.length })
     response.end(method === 'HEAD' ? undefined : body)
     return true
-  }
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder)
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return []
-    throw error
   }
 }

@@ -116,6 +116,7 @@ t.test('the page without a script, and its documents', async t => {
   t.match(page.text, 'received <b>10</b></span> = <span>passed <b>7</b></span> + <span>discarded <b>2</b>')
   t.match(page.text, 'holding: no &#60;script&#62;alert(1)&#60;/script&#62; &#38; &#34;so&#34; on')
   t.notMatch(page.text, /<script>|style=|onload/, 'what others wrote is text')
+  t.match(page.text, /<script [^>]*src="page\.js\?v=/)
   t.match(page.text, /<th scope="row">limit<\/th><td>throttle<\/td><td>in<\/td>/)
   t.equal((await get('/', {}, 'HEAD')).text, '')
 
