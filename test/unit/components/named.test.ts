@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { components } from '../../../src/components/list.js'
 import { componentsNamed, loadQuickly } from '../../../src/components/named.js'
 import { codecs } from '../../../src/core/codecs/list.js'
+import { checkout } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { valuesOf } from '../../support/values-of.js'
 
@@ -11,9 +13,10 @@ t.test('every component is found by its type', async t => {
   t.same(new Set(await componentsNamed([text])), new Set(components))
 })
 
-t.test('every codec is in a file with its name, where it is looked for', async t => {
+t.test('every codec is in a file with its name, or in a folder with its name, where it is looked for', async t => {
   for (const { name } of codecs) {
-    const module = (await import(`../../../src/core/codecs/${name}.js`)) as object
+    const isFolder = existsSync(join(checkout, 'src/core/codecs', name, `${name}.ts`))
+    const module = (await import(`../../../src/core/codecs/${isFolder ? `${name}/` : ''}${name}.js`)) as object
     t.ok(
       Object.values(module).some(one => codecs.includes(one)),
       name,
