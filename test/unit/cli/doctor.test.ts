@@ -383,10 +383,11 @@ t.test('advice on a file system that is read-only, and to a user whose groups ch
   }
   t.match(advice('EROFS'), { todo: /another path/, commands: [/^mount -o remount,rw "\$\(stat -c %m \S+a\.log\)"$/] })
   t.match(advice('EROFS', unit), { commands: [/^mkdir/, /ReadWritePaths=/] })
+  // Of the file, or of a folder above it that others may not enter.
   const { commands = [] } = advice('EACCES', unit)
   t.match(
     commands.join('\n'),
-    /^groupadd -fr sluice-logs\nchgrp sluice-logs .*SupplementaryGroups=sluice-logs.*chmod g\+r/s,
+    /^groupadd -fr sluice-logs\nchgrp sluice-logs .*SupplementaryGroups=sluice-logs.*chmod g\+[rx]/s,
   )
 })
 
