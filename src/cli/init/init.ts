@@ -29,16 +29,17 @@ export async function initConfig(given: InitFlags, io: Io, obey: Obey): Promise<
   const columns = io.stdout.columns || COLUMNS
   const say = (...lines: readonly string[]) =>
     io.stdout.write(lines.map(line => `${beginning(printable(line), columns)}\n`).join(''))
-  const machine = new Machine(root, io.env.PATH ?? '')
+  const machine = new Machine(root)
+  const logs = [...machine.search(io.env.PATH)]
   const dataDir = process.geteuid?.() === 0 ? SYSTEM_STATE : undefined
   const targets = [...machine.receivers, `file=${dataDir ?? '.'}/delivered.ndjson`]
-  const rows = machine.logs.map(({ id, about, doubt }) => `${id}: ${about}${doubt ? ` (${doubt})` : ''}`)
+  const rows = logs.map(({ id, about, doubt }) => `${id}: ${about}${doubt ? ` (${doubt})` : ''}`)
   say('Logs of this machine:', ...(rows.length > 0 ? numbered(rows) : ['  none that this user can read']), '')
   const notes = machine.remarks.flatMap(remark => wrap(`  - ${printable(remark)}`, columns, '    '))
   if (notes.length > 0) say('Not possible yet, and what to do today:', ...notes, '')
   say('Receivers:', ...numbered(targets), '')
 
-  const proposed = machine.logs.flatMap(({ id, doubt }) => (doubt ? [] : [id])).join(',')
+  const proposed = logs.flatMap(({ id, doubt }) => (doubt ? [] : [id])).join(',')
   const { ask, close } = questions(given, io)
   const plan: ConfigPlan = {
     logs: await ask('read', 'Read: numbers, names, or paths', proposed, text => logsOf(text, machine)),

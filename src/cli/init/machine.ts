@@ -80,54 +80,72 @@ const NO_PODS = 'names and labels of pods: read /var/log/pods/*/*/*.log with dec
 export class Machine {
   /** The logs found so far. Their paths are those of the machine, without its root folder. */
   readonly logs: FoundLog[] = []
-  /** Receivers that listen here, as TYPE=ADDRESS. */
-  readonly receivers: readonly string[]
-  readonly remarks: readonly string[]
   readonly #root: string
   readonly #seen = new Set<string>()
   readonly #refused = new Set<string>()
+  /** How many growing files the search did not add. */
+  #left = 0
+  #listening: readonly number[] | undefined
 
-  /** `root`: the folder that is / on that machine. `path`: its PATH. */
-  constructor(root = '/', path = '') {
+  /** `root`: the folder that is / on that machine. */
+  constructor(root = '/') {
     this.#root = existsSync(root) ? realpathSync(root).replace(/\/$/, '') : root
-    const at = (path: string) => join(this.#root, path)
+  }
+
+  /** Finds logs, one at a time, and adds them to `logs`. `path`: the PATH of the machine. */
+  *search(path = ''): Iterable<FoundLog> {
     const isThere = (pattern: string) => this.#filesOf(pattern).length > 0
     const journal = ['/var/log/journal', '/run/log/journal'].find(place => isThere(`${place}/*/*.journal`))
-    if (journal !== undefined && path.split(':').some(bin => existsSync(at(`${bin}/journalctl`))))
-      this.logs.push({
-        ...{
-          id: 'journal',
-          about: 'the systemd journal, since the last boot',
-          isTimed: true,
-          isLong: false,
-          path: journal,
-        },
-        options: { type: 'journald', read_from: 'boot' },
-        sample: () => newestEntries(this.#root === '' ? [] : ['-D', at(journal)]),
-      })
-    for (const [id, service] of Object.entries(SERVICES)) this.#add(id, id.split('_')[0]!, service)
-    const left = this.#addGrowing()
+    if (journal !== undefined && path.split(':').some(bin => existsSync(this.#at(`${bin}/journalctl`)))) {
+      const about = 'the systemd journal, since the last boot'
+      const sample = () => newestEntries(this.#root === '' ? [] : ['-D', this.#at(journal)])
+      const options = { type: 'journald', read_from: 'boot' }
+      const log: FoundLog = { id: 'journal', about, isTimed: true, isLong: false, path: journal, options, sample }
+      this.logs.push(log)
+      yield log
+    }
+    for (const [id, service] of Object.entries(SERVICES)) {
+      const log = this.#add(id, id.split('_')[0]!, service)
+      if (log) yield log
+    }
+    yield* this.#growing()
+  }
 
-    const listening = ['tcp', 'tcp6'].flatMap(
-      name => machineText(at(`proc/net/${name}`)).match(/:\w{4}(?= \S+ 0A )/g) ?? [],
-    )
-    const ports = listening.map(port => Number.parseInt(port.slice(1), 16))
-    this.receivers = Object.entries(RECEIVERS).flatMap(([port, to]) => (ports.includes(Number(port)) ? [to] : []))
-    const processes = existsSync(at('proc')) ? readdirSync(at('proc')).filter(name => /^\d+$/.test(name)) : []
-    const names = processes.map(id => machineText(at(`proc/${id}/comm`)).trim())
+  /** Receivers that listen here, as TYPE=ADDRESS. */
+  get receivers(): string[] {
+    return Object.entries(RECEIVERS).flatMap(([port, to]) => (this.#ports.includes(Number(port)) ? [to] : []))
+  }
+
+  /** What is not possible yet, and what the search could not read. */
+  get remarks(): string[] {
+    const proc = this.#at('proc')
+    const processes = existsSync(proc) ? readdirSync(proc).filter(name => /^\d+$/.test(name)) : []
+    const names = processes.map(id => machineText(join(proc, id, 'comm')).trim())
     const shippers = new Set(names.filter(name => SHIPPERS.test(name)))
     const hasDocker = this.logs.some(({ id }) => id === 'docker')
+    const isMatched = (pattern: string) => this.#matches(pattern).length > 0
     const [refused, ...others] = this.#refused
     const more = others.length > 0 ? ` and ${others.length} more` : ''
-    this.remarks = [
+    const smaller = counted(this.#left, 'smaller file')
+    return [
       ...[...shippers].map(name => `${name} runs: ${NO_POSITIONS}, then stop ${name}`),
-      ports.includes(4317) && !ports.includes(4318) && NO_GRPC,
+      this.#ports.includes(4317) && !this.#ports.includes(4318) && NO_GRPC,
       hasDocker && NO_DOCKER_NAMES,
-      !hasDocker && this.#matches(`${CONTAINERS}/*`).length > 0 && NO_DOCKER_FILES,
-      this.#matches('/var/log/pods/*').length > 0 && NO_PODS,
-      left > 0 && `${counted(left, 'smaller file')} in /var/log: name those to read, as in --read "/var/log/*.log"`,
+      !hasDocker && isMatched(`${CONTAINERS}/*`) && NO_DOCKER_FILES,
+      isMatched('/var/log/pods/*') && NO_PODS,
+      this.#left > 0 && `${smaller} in /var/log: name those to read, as in --read "/var/log/*.log"`,
       refused !== undefined && `${refused}${more}: this user may not read this; use sudo, or join the group adm`,
     ].filter(text => text !== false)
+  }
+
+  get #ports(): readonly number[] {
+    const read = () => ['tcp', 'tcp6'].map(name => machineText(this.#at(`proc/net/${name}`))).join('')
+    this.#listening ??= (read().match(/:\w{4}(?= \S+ 0A )/g) ?? []).map(port => Number.parseInt(port.slice(1), 16))
+    return this.#listening
+  }
+
+  #at(path: string): string {
+    return join(this.#root, path)
   }
 
   /** The log with this number or id, or in the files of a pattern such as `/srv/*.log`. Undefined if there is none. */
@@ -136,8 +154,8 @@ export class Machine {
     return known ?? this.#add(...nameOf(resolve(name)), ['text', [resolve(name)]])
   }
 
-  /** Adds the largest text files in /var/log that changed within a day. Returns how many files are left. */
-  #addGrowing(): number {
+  /** Adds the largest text files in /var/log that changed within a day. */
+  *#growing(): Iterable<FoundLog> {
     // Each folder has its own pattern, because the search for a pattern ends at a folder that this user may not list.
     const folders = this.#matches('/var/log/*').filter(({ kind }) => kind === 'folder')
     const inFolders = folders.map(({ path }) => `${literalGlob(path.slice(this.#root.length))}/*`)
@@ -150,9 +168,10 @@ export class Machine {
     while (this.logs.length < most && growing.length > 0) {
       const { path } = growing.shift()!
       if (newestLines(this.#root + path).includes('\0')) continue
-      this.#add(...nameOf(path), ['text', [literalGlob(path)]])
+      const log = this.#add(...nameOf(path), ['text', [literalGlob(path)]])
+      if (log) yield log
     }
-    return growing.length
+    this.#left = growing.length
   }
 
   /** Adds and returns the log in the readable files of a service, if there are any. */

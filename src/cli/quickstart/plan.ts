@@ -27,7 +27,10 @@ export interface Receiver {
 
 /** The log at the given path; otherwise the first file of `machine` that is proposed. */
 export function chooseLog(asked: string | undefined, machine: Machine, folder: string): OwnLog | undefined {
-  if (asked === undefined) return machine.logs.find(({ id, doubt }) => id !== 'journal' && !doubt)
+  if (asked === undefined) {
+    for (const log of machine.search()) if (log.id !== 'journal' && !log.doubt) return log
+    return undefined
+  }
   const path = resolve(folder, asked)
   const log = machine.find(literalGlob(path))
   if (log) return log
