@@ -35,9 +35,12 @@ const PROGRAMS = {
     cluster: ['dist/test/sim-cluster/main.js'],
   },
 }
-/** Tests that draw more cases than in `npm test`. */
-const MORE = { SLUICE_VECTORS: '10000', SLUICE_PATTERNS: '1000000', SLUICE_KILLS: '30', TAP_TIMEOUT: '7200' }
-const DRAWN = ['vectors', 'patterns', 'kills']
+/** By name: tests that draw more cases than in `npm test`, and their time limit in seconds. */
+const MORE = {
+  vectors: { SLUICE_VECTORS: '10000', TAP_TIMEOUT: '1200' },
+  patterns: { SLUICE_PATTERNS: '1000000', TAP_TIMEOUT: '7200' },
+  kills: { SLUICE_KILLS: '30', TAP_TIMEOUT: '600' },
+}
 
 const [kind, ...args] = process.argv.slice(2)
 const programs = PROGRAMS[kind]
@@ -47,7 +50,7 @@ if (!isNamed && args[0] && !args[0].startsWith('-') && kind !== 'bench') {
   process.stderr.write(`npm run ${kind} has ${Object.keys(programs).join(', ')}, and not ${args[0]}\n`)
   process.exit(2)
 }
-const env = DRAWN.includes(name) ? { ...MORE, ...process.env } : process.env
+const env = { ...process.env, ...MORE[name] }
 if (programs[name].length > 0) {
   const { status, signal } = spawnSync(process.execPath, [...programs[name], ...args], { stdio: 'inherit', env })
   if (signal) process.kill(process.pid, signal)
