@@ -5,7 +5,7 @@ import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
 import { run } from './commands/run.js'
 import { serviceCommands } from './commands/service.js'
-import { simulate as simulation } from './wings.js'
+import { loadSimulation } from './wings.js'
 
 /** Every command. Help, completion and the manual page are generated from this table. */
 export const commands: readonly Command[] = [
@@ -184,7 +184,7 @@ export const commands: readonly Command[] = [
       },
     ],
     async run({ options, operands }, io) {
-      const { simulate } = await simulation()
+      const { simulate } = await loadSimulation()
       return simulate(options, operands, io)
     },
   }),
@@ -219,7 +219,7 @@ export const commands: readonly Command[] = [
         line: `sluice throttle --limit 9 --window 1s --exclude "if (.level equal 'error')"`,
       },
     ],
-    run: async ({ options }, io) => (await simulation()).throttle(options, io),
+    run: async ({ options }, io) => (await loadSimulation()).throttle(options, io),
   }),
   command({
     name: 'resend',

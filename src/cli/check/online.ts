@@ -8,7 +8,7 @@ import { ComponentCounters } from '../../engine/flow/counters.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { aborted, deadline, systemClock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
-import { service } from '../wings.js'
+import { loadService } from '../wings.js'
 
 const LIMIT_MS = 10_000
 
@@ -55,7 +55,7 @@ async function checkRates(
   redis: NonNullable<NonNullable<Config['service']>['limits']['redis']>,
   limitMs: number,
 ): Promise<OnlineFinding[]> {
-  const { checkRatesBackend, LIMITS } = await (await service()).rates()
+  const { checkRatesBackend, LIMITS } = await (await loadService()).loadRates()
   const context = contextOf(LIMITS, 'processor', 'throttle')
   return await found({ file, path: `${LIMITS}.redis` }, limitMs, () => checkRatesBackend(redis, context))
 }

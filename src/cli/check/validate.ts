@@ -26,7 +26,7 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { fileWarning } from '../../net/key.js'
 import { isLocal } from '../../net/listen-options.js'
-import { service as serviceWing } from '../wings.js'
+import { loadService } from '../wings.js'
 
 /**
  * Checks configurations without side effects. Opens only the certificates, keys, limits files, tables and modules that
@@ -125,7 +125,7 @@ export async function inspectConfig(
 
 async function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): Promise<void> {
   const place = (path: string[]) => placeOf(locate(root, path))
-  const { missingPackages } = await serviceWing()
+  const { missingPackages } = await loadService()
   const missing = missingPackages(store)
   if (missing) problems.add(place(['service']), ['service'], missing)
   const file = store.type === 'postgresql' ? store.password_file : undefined

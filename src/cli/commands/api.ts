@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import type { Client, ListPage, PageOptions } from '../../daemon/client/client.js'
 import { type Command, command, wholeNumber } from '../../daemon/process/command-line.js'
 import { shellWord } from '../../lib/shell-word.js'
-import { service } from '../wings.js'
+import { loadService } from '../wings.js'
 
 const ENVIRONMENT =
   'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY sets the key, and SLUICE_CA_FILE names a file of authorities to trust; options override these variables.'
@@ -20,7 +20,7 @@ const CONNECTION = {
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
-const load = async () => (await service()).api()
+const load = async () => (await loadService()).loadApi()
 const words = (text: string | undefined) => text?.split(',').map(word => word.trim())
 
 const LISTS: readonly {
@@ -51,7 +51,10 @@ export const apiCommands: readonly Command[] = [
     ],
     options: CONNECTION,
     examples: [{ title: 'pipelines and their daemons', line: 'sluice fleet' }],
-    run: async ({ options }, io) => (await (await service()).fleet()).fleet(options, io),
+    async run({ options }, io) {
+      const { fleet } = await (await loadService()).loadFleet()
+      return fleet(options, io)
+    },
   }),
   command({
     name: 'api whoami',

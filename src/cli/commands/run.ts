@@ -1,9 +1,9 @@
 import { command, fromStdin, UsageError } from '../../daemon/process/command-line.js'
 import { pageWing } from '../../daemon/run/page-wing.js'
 import { preload } from '../../lib/preload.js'
-import { page } from '../wings.js'
+import { loadPage } from '../wings.js'
 
-pageWing.load = page
+pageWing.load = loadPage
 
 /** `sluice run` loads only the module of this command, not the other commands. */
 export const run = command({

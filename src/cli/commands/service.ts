@@ -1,8 +1,8 @@
 import { type Command, command } from '../../daemon/process/command-line.js'
-import { service } from '../wings.js'
+import { loadService } from '../wings.js'
 import { CONFIG } from './inspect.js'
 
-const admin = async () => (await service()).admin()
+const admin = async () => (await loadService()).loadAdmin()
 
 const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`.' } as const
 
@@ -20,7 +20,7 @@ export const serviceCommands: readonly Command[] = [
     options: { config: SERVICE },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
-      const { serve } = await (await service()).serve()
+      const { serve } = await (await loadService()).loadServe()
       return serve({ configPath: options.config }, io)
     },
   }),

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
 import type { KeyResult, SimulationResult } from '../../simulate/wing.js'
-import { simulate } from '../wings.js'
+import { loadSimulation } from '../wings.js'
 import type { FoundLog } from './machine.js'
 
 const SHOWN_APPS = 6
@@ -19,7 +19,7 @@ export async function preview(
   io: Io,
   obey: Obey,
 ): Promise<string[]> {
-  const { keyTable, number, percent } = await simulate()
+  const { keyTable, number, percent } = await loadSimulation()
   const shown = ['The newest line of each log becomes:']
   const uncounted: string[] = []
   const apps = new Map<string | null, KeyResult>()

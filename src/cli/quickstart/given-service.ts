@@ -1,12 +1,12 @@
 import { type Client, everything } from '../../daemon/client/client.js'
 import { ServiceError } from '../../daemon/client/transport.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
-import { service } from '../wings.js'
+import { loadService } from '../wings.js'
 import type { Receiver } from './plan.js'
 
 /** Checks the service at SLUICE_URL before anything is started. `name`: the title or id of the pipeline. */
 export async function givenService(name: string | undefined, io: Io): Promise<Receiver> {
-  const { baseAddress, connect, pipelineId } = await (await service()).api()
+  const { baseAddress, connect, pipelineId } = await (await loadService()).loadApi()
   const url = baseAddress(io.env.SLUICE_URL!, 'SLUICE_URL=', '. Name the pipeline with --pipeline', 'quickstart')
   const client = await connect({ url }, io)
   const pipeline = await checked(url, async () => {

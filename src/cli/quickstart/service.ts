@@ -7,7 +7,7 @@ import { Client } from '../../daemon/client/client.js'
 import type { InitResult } from '../../daemon/client/documents.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { after } from '../../lib/time.js'
-import { service } from '../wings.js'
+import { loadService } from '../wings.js'
 import type { Receiver } from './plan.js'
 
 /** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
@@ -38,7 +38,7 @@ service:
   )
   const [{ child, url, metrics }, { initialize }] = await Promise.all([
     startServing(config, io.env),
-    service().then(({ admin }) => admin()),
+    loadService().then(({ loadAdmin }) => loadAdmin()),
   ])
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return

@@ -4,7 +4,7 @@ import { withoutSlash } from '../../net/http/client/options.js'
 import { readItem, readRefusal } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
-import { options, PATH } from './options.js'
+import { BULK_PATH, options } from './options.js'
 
 /**
  * Asks only for these members of the response. For each event, all other members together are as long as a short event.
@@ -63,7 +63,7 @@ export const elasticsearch = defineHttpDestination({
         log.warn('the failure store of a data stream has accepted events: GET DATA_STREAM::failures/_search shows why')
     }
     return {
-      url: withoutSlash(options.url) + PATH + QUERY,
+      url: withoutSlash(options.url) + BULK_PATH + QUERY,
       contentType: 'application/x-ndjson',
       gzipLevel: 1,
       emptyRequest: { body: '\n', status: 400, says: /no requests added/ },

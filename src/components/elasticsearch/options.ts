@@ -3,7 +3,7 @@ import { fieldPath, refuseAt } from '../../core/options/options.js'
 import { isNeverEmpty, type Template, template } from '../../core/template.js'
 import { baseUrl, checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
-export const PATH = '/_bulk'
+export const BULK_PATH = '/_bulk'
 
 /** Whether the template gives valid names. If a name is between < and >, the server computes the date in this name. */
 function isName({ parts }: Template): boolean {
@@ -14,7 +14,7 @@ function isName({ parts }: Template): boolean {
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 export const options = z
   .strictObject({
-    url: baseUrl(PATH).describe('The address of the cluster, such as http://127.0.0.1:9200.'),
+    url: baseUrl(BULK_PATH).describe('The address of the cluster, such as http://127.0.0.1:9200.'),
     index: template()
       .refine(isNeverEmpty, { error: 'must never be empty: a text, or a field as in ${.app:-none}' })
       .refine(isName, {

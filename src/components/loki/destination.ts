@@ -1,7 +1,7 @@
 import type { Template } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
-import { options, PATH, TENANT } from './options.js'
+import { options, PUSH_PATH, TENANT } from './options.js'
 import { PushRequest } from './push-request.js'
 import { readRefusal } from './refusal.js'
 
@@ -54,7 +54,7 @@ export const loki = defineHttpDestination({
     const { tenant } = options
     const isProtobuf = options.compression === 'snappy'
     return {
-      url: withoutSlash(options.url) + PATH,
+      url: withoutSlash(options.url) + PUSH_PATH,
       contentType: isProtobuf ? 'application/x-protobuf' : 'application/json',
       gzipLevel: 1,
       // To an empty request, Loki 2 responds with 204, and Loki 3 with "at least one valid stream is required".

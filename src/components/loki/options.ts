@@ -5,7 +5,7 @@ import { reaches } from '../../core/options/reach.js'
 import { isNeverEmpty, template } from '../../core/template.js'
 import { baseUrl, checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
-export const PATH = '/loki/api/v1/push'
+export const PUSH_PATH = '/loki/api/v1/push'
 export const TENANT = 'x-scope-orgid'
 
 /** A name that queries can use. Loki limits its length in bytes. */
@@ -21,8 +21,8 @@ const name = () =>
 const { headers, auth, validate, compression: _compression, url: _, ...rest } = clientOptions
 export const options = z
   .strictObject({
-    url: baseUrl(PATH).describe(
-      `The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PATH} below it.`,
+    url: baseUrl(PUSH_PATH).describe(
+      `The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PUSH_PATH} below it.`,
     ),
     labels: z
       .record(name(), template())

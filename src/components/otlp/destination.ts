@@ -3,7 +3,7 @@ import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { errorWords, readRefusal, readSuccess } from './answer.js'
 import { ExportRequest } from './export-request.js'
-import { FIELDS, options, PATH } from './options.js'
+import { FIELDS, LOGS_PATH, options } from './options.js'
 
 const GRPC_PORT = /^https?:\/\/[^/]*:4317(?:\/|$)/i
 const DEFAULT_FIELDS = new Set(['.app', '.host', '.logger', '.timestamp', ...Object.values(FIELDS).flat()])
@@ -68,7 +68,7 @@ export const otlp = defineHttpDestination({
     const request = new ExportRequest(options, context)
     const { contentType } = request.records
     return {
-      url: withoutSlash(options.url) + PATH,
+      url: withoutSlash(options.url) + LOGS_PATH,
       contentType,
       gzipLevel: 1,
       headers: { accept: contentType },

@@ -4,7 +4,7 @@ import { reaches } from '../../core/options/reach.js'
 import { template } from '../../core/template.js'
 import { baseUrl, checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
-export const PATH = '/v1/logs'
+export const LOGS_PATH = '/v1/logs'
 
 const RESOURCE = { 'service.name': '${.app:-unknown_service}', 'host.name': '${.host}' }
 export const FIELDS = {
@@ -17,8 +17,8 @@ export const FIELDS = {
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 export const options = z
   .strictObject({
-    url: baseUrl(PATH).describe(
-      `The address of the receiver, such as http://127.0.0.1:4318. Events are sent to ${PATH} below it.`,
+    url: baseUrl(LOGS_PATH).describe(
+      `The address of the receiver, such as http://127.0.0.1:4318. Events are sent to ${LOGS_PATH} below it.`,
     ),
     encoding: z
       .enum(['protobuf', 'json'])

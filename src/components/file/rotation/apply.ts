@@ -19,9 +19,9 @@ import type { Candidates, CandidatesOptions, Compressed, Listed, Place } from '.
 import { isCompressed } from './candidates.js'
 import { Copy, versionOf } from './copy.js'
 import type { Hidden } from './hidden.js'
-import type { Folder, Waiting } from './look.js'
+import type { Folder, WaitingFile } from './look.js'
 import type { Newcomers } from './newcomers.js'
-import type { Found, Step, Verdict } from './plan.js'
+import type { Found, NewFileVerdict, Step } from './plan.js'
 import type { SearchOptions } from './search.js'
 import { nameOf } from './subjects.js'
 import type { Unseen } from './unseen.js'
@@ -155,7 +155,7 @@ export class Apply {
   }
 
   /** Carries out what was decided about a new file. `place`: the file if nothing has claimed it. */
-  takeUp({ path, stat, first }: Waiting, verdict: Verdict, place: Place | undefined): void {
+  takeUp({ path, stat, first }: WaitingFile, verdict: NewFileVerdict, place: Place | undefined): void {
     const { newcomers, problems, files } = this.#options
     const kind = newcomers.kindOf(path)
     if (verdict === 'wait' || kind === undefined) return

@@ -14,7 +14,7 @@ import { assign, type Claim } from './match.js'
 import { stemOf, stemsWithin } from './names.js'
 import { type Newcomers, originalsOf } from './newcomers.js'
 import { Owners } from './owners.js'
-import { type Looked, namesIn, type Original } from './plan.js'
+import { type Looked, type PossibleOriginal, splitNames } from './plan.js'
 import type { SearchOptions } from './search.js'
 import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import type { Unseen } from './unseen.js'
@@ -36,7 +36,7 @@ export interface Folder extends Pick<Looked, 'listed' | 'byKey' | 'isListed' | '
 }
 
 /** A new file that waits, and its first bytes; undefined if they cannot be read. */
-export interface Waiting {
+export interface WaitingFile {
   readonly path: string
   readonly stat: BigIntStats
   readonly first: Buffer | undefined
@@ -52,20 +52,20 @@ export interface Comparison extends Looked {
   readonly compared: ReadonlySet<string>
   /** The keys of the unknown files that may be read, and must not change. */
   readonly unknown: ReadonlySet<string>
-  readonly waiting: readonly Waiting[]
+  readonly waiting: readonly WaitingFile[]
   /** By key. */
   readonly places: ReadonlyMap<string, Place>
 }
 
 /** What a look at a folder showed. */
-export interface Snapshot extends Folder {
+export interface FolderSnapshot extends Folder {
   /** The keys of the known files that the folder does not have any more. */
   readonly gone: ReadonlySet<string>
   /** The displaced names that an unknown file may have had, and the others. */
   readonly names: readonly Displaced[]
   readonly over: readonly Displaced[]
   /** The files that may have copies in this folder, by name. */
-  readonly originals: ReadonlyMap<string, Original & { readonly tailer: Tailer }>
+  readonly originals: ReadonlyMap<string, PossibleOriginal & { readonly tailer: Tailer }>
   /** Undefined if nothing was compared, or a file must be inflated further or opened later. */
   readonly comparison: Comparison | undefined
   /** Whether there was nothing to compare. */
@@ -119,9 +119,9 @@ export class Look {
     sought: readonly Tailer[],
     missing: readonly Entry[],
     slices: Slices,
-  ): Promise<Snapshot | undefined> {
+  ): Promise<FolderSnapshot | undefined> {
     const others = await this.#othersIn(folder, slices)
-    const { names, over } = await namesIn(this.#options.unseen.in(folder.path), others, slices)
+    const { names, over } = await splitNames(this.#options.unseen.in(folder.path), others, slices)
     const isIdle = sought.length + missing.length + names.length + folder.waiting.length === 0
     if (isIdle && over.length === 0) return undefined
     const isWanted = this.#wantedIn(folder, sought, missing)
@@ -138,7 +138,7 @@ export class Look {
    * or an empty copy may get its content. If a file is renamed while its folder is listed, the list may contain neither
    * of its two names. Other files of the folder may change all the time.
    */
-  async isStill(snapshot: Snapshot, slices: Slices): Promise<boolean> {
+  async isStill(snapshot: FolderSnapshot, slices: Slices): Promise<boolean> {
     const { path, listed, isListed, waiting, gone, comparison, originals, isWanted } = snapshot
     const later = await this.#list(path, waiting, slices)
     if (later?.isListed !== isListed) return false
@@ -193,7 +193,7 @@ export class Look {
   /** The files that, by their names, may have copies in this folder. */
   async #originalsIn({ waiting }: Folder, names: readonly Displaced[], slices: Slices) {
     const { files } = this.#options
-    const found = new Map<string, Original & { readonly tailer: Tailer }>()
+    const found = new Map<string, PossibleOriginal & { readonly tailer: Tailer }>()
     const add = (name: string) => {
       const tailer = found.has(name) ? undefined : files.named(name)
       if (!tailer) return
@@ -215,7 +215,7 @@ export class Look {
     missing: readonly Entry[],
     others: readonly Listed[],
     isWanted: (one: Listed) => boolean,
-    originals: Snapshot['originals'],
+    originals: FolderSnapshot['originals'],
     slices: Slices,
   ): Promise<Comparison | undefined> {
     const { candidates, newcomers, hidden } = this.#options
@@ -257,7 +257,7 @@ export class Look {
   /**
    * Checks open files for truncations. Returns true if no file was truncated, and those with a name still have it.
    */
-  async #areWhole(named: Snapshot['originals'], others: readonly Tailer[], slices: Slices): Promise<boolean> {
+  async #areWhole(named: FolderSnapshot['originals'], others: readonly Tailer[], slices: Slices): Promise<boolean> {
     const { files } = this.#options
     let areWhole = true
     const all = [
@@ -293,9 +293,9 @@ export class Look {
   }
 
   /** Those of the new files that still exist. */
-  async #waitingIn({ listed, waiting }: Folder, slices: Slices): Promise<Waiting[]> {
+  async #waitingIn({ listed, waiting }: Folder, slices: Slices): Promise<WaitingFile[]> {
     const { newcomers, open } = this.#options
-    const found: Waiting[] = []
+    const found: WaitingFile[] = []
     const left = new Set(waiting)
     for (const { path, stat } of left.size > 0 ? listed : []) {
       if (slices.due) await slices.pause()

@@ -156,7 +156,7 @@ function mayBeCompressed(name: string, from: bigint, { listed, owners }: Looked)
 }
 
 /** Splits displaced names. `names`: those that an unknown file may have had since. `over`: the others. */
-export async function namesIn(all: readonly Displaced[], unknown: readonly Listed[], slices: Slices) {
+export async function splitNames(all: readonly Displaced[], unknown: readonly Listed[], slices: Slices) {
   // Compare only the newest changes, because there may be many files and many displaced names.
   const newest = new Map(all.map(({ path }) => [stemOf(basename(path)), Number.NEGATIVE_INFINITY]))
   for (const one of all.length > 0 ? unknown : []) {
@@ -169,7 +169,7 @@ export async function namesIn(all: readonly Displaced[], unknown: readonly Liste
 }
 
 /** A file that is read, and may have copies in the folder. */
-export interface Original {
+export interface PossibleOriginal {
   readonly tailer: Pick<Tailer, 'birth' | 'isNew' | 'head'>
   /** Its first bytes; undefined if they cannot be read now. */
   readonly first: Buffer | undefined
@@ -179,7 +179,7 @@ export interface Original {
  * Whether `content` has the first bytes of the original, but too few to recognize a copy. A copy may be in progress. If
  * the original cannot be read now, this content may be its beginning.
  */
-function beginsLike({ first, tailer }: Original, content: Buffer): boolean {
+function beginsLike({ first, tailer }: PossibleOriginal, content: Buffer): boolean {
   const { length } = content
   if (length === 0 || length >= ALIKE_BYTES) return false
   return first ? first.subarray(0, length).equals(content) : length < tailer.head.bytes
@@ -197,7 +197,7 @@ export interface Found {
  */
 export function unseenOf(
   { path, since }: Displaced,
-  current: Original | undefined,
+  current: PossibleOriginal | undefined,
   unclaimed: readonly Place[],
   unreadable: readonly Unreadable[],
   now: number,
@@ -233,7 +233,7 @@ export interface Newcomer {
   /** The names that its original may have. */
   readonly names: readonly string[]
   /** The files that have one of these names. */
-  readonly originals: readonly Original[]
+  readonly originals: readonly PossibleOriginal[]
   /** The name of the known file that claims it. */
   readonly of: string | undefined
   /** Whether it must wait for a search for one of these names. */
@@ -255,9 +255,9 @@ export interface Newcomer {
  * read as long as it does not change. `new`: it is not a copy. `unread`: it could not be read. `inflate`: it is a new
  * compressed file. The others say why it is not read.
  */
-export type Verdict = 'wait' | 'copy' | 'new' | 'unread' | 'inflate' | Wide | 'format' | 'old'
+export type NewFileVerdict = 'wait' | 'copy' | 'new' | 'unread' | 'inflate' | Wide | 'format' | 'old'
 
-export function verdictOf(file: Newcomer): Verdict {
+export function verdictOf(file: Newcomer): NewFileVerdict {
   const { size, quietMs, first, names, originals, of } = file
   if (file.isDelayed) return 'wait'
   const format = first && formatOf(first)
@@ -271,7 +271,7 @@ export function verdictOf(file: Newcomer): Verdict {
   return size === 0n || file.isCompared || file.isRead ? 'new' : 'wait'
 }
 
-function verdictOfCompressed({ isAtRest, isOld, inflated, isUnclaimed }: Newcomer, format: Format): Verdict {
+function verdictOfCompressed({ isAtRest, isOld, inflated, isUnclaimed }: Newcomer, format: Format): NewFileVerdict {
   // Such a file may be written all the time.
   if (isWide(format)) return format
   if (!isAtRest) return 'wait'

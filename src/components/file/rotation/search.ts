@@ -16,7 +16,7 @@ import { Apply, stateOf } from './apply.js'
 import { Candidates, type Listed, type Place } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
-import { type Comparison, type Folder, Look, type Snapshot } from './look.js'
+import { type Comparison, type Folder, type FolderSnapshot, Look } from './look.js'
 import type { Losses } from './losses.js'
 import { compareAge, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
@@ -226,7 +226,7 @@ export class Search {
   }
 
   /** Decides what follows from a look, and carries it out. Returns false if the folder must be looked at again. */
-  async #decide(snapshot: Snapshot, slices: Slices): Promise<boolean> {
+  async #decide(snapshot: FolderSnapshot, slices: Slices): Promise<boolean> {
     const { comparison, isListed, isIdle, over, unexamined } = snapshot
     const isStill = await this.#look.isStill(snapshot, slices)
     if (isStill && isListed)
@@ -248,7 +248,7 @@ export class Search {
 
   /** Reads the files that nothing has claimed and that had a displaced name. Removes them from `left`. */
   async #readUnseen(
-    { names, owners, originals, unexamined }: Snapshot,
+    { names, owners, originals, unexamined }: FolderSnapshot,
     { unreadable }: Comparison,
     left: Map<string, Place>,
     slices: Slices,
@@ -271,7 +271,7 @@ export class Search {
 
   /** Decides about the new files that wait. `left`: the files that nothing has claimed. */
   async #takeUp(
-    { path: folder, originals }: Snapshot,
+    { path: folder, originals }: FolderSnapshot,
     { waiting, places, claimed, compared }: Comparison,
     left: ReadonlyMap<string, Place>,
     slices: Slices,

@@ -2,7 +2,7 @@ import { appendFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { keyOf } from '../../../../src/components/file/identity.js'
-import { Look, type Snapshot } from '../../../../src/components/file/rotation/look.js'
+import { type FolderSnapshot, Look } from '../../../../src/components/file/rotation/look.js'
 import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
@@ -21,7 +21,7 @@ for (const [title, change, isStill] of ROWS)
     const one = { name: 'app.log.1', path: join(path, 'app.log.1') }
     const stat = statSync(one.path, { bigint: true })
     const look = new Look({ files: {} } as unknown as ConstructorParameters<typeof Look>[0])
-    const snapshot: Partial<Snapshot> = {
+    const snapshot: Partial<FolderSnapshot> = {
       path,
       listed: [{ ...one, stat }],
       isListed: true,
@@ -29,10 +29,10 @@ for (const [title, change, isStill] of ROWS)
       gone: new Set(),
       originals: new Map(),
       comparison: { unknown: new Set([keyOf(stat)]), claims: [] } as Partial<
-        Snapshot['comparison'] & object
-      > as Snapshot['comparison'],
+        FolderSnapshot['comparison'] & object
+      > as FolderSnapshot['comparison'],
       isWanted: ({ name }) => name.startsWith('app.log'),
     }
     change(path)
-    t.equal(await look.isStill(snapshot as Snapshot, new Slices(systemClock)), isStill)
+    t.equal(await look.isStill(snapshot as FolderSnapshot, new Slices(systemClock)), isStill)
   })

@@ -7,12 +7,12 @@ import { Owners } from '../../../../src/components/file/rotation/owners.js'
 import {
   type Looked,
   type Newcomer,
-  namesIn,
-  type Original,
+  type NewFileVerdict,
+  type PossibleOriginal,
   planOf,
   type Step,
+  splitNames,
   unseenOf,
-  type Verdict,
   verdictOf,
 } from '../../../../src/components/file/rotation/plan.js'
 import type { Subject } from '../../../../src/components/file/rotation/subjects.js'
@@ -212,14 +212,14 @@ t.test('which unclaimed files had a displaced name', async t => {
   }
   const place = (name: string, at: number, { first = 'x'.repeat(64), isCompressed = false, ...more }: More = {}) =>
     ({ ...listed(name, at, more), first: Buffer.from(first), isCompressed, changedAt: at * 1000 }) as unknown as Place
-  const original = (birth: number, isNew = true, first = 'line 1\nline 2\n'): Original => ({
+  const original = (birth: number, isNew = true, first = 'line 1\nline 2\n'): PossibleOriginal => ({
     tailer: { birth: BigInt(birth) * 1_000_000_000n, isNew, head: { bytes: first.length, hash: 0 } },
     first: Buffer.from(first),
   })
   const gz = { isCompressed: true }
   const rows: [
     title: string,
-    current: Original | undefined,
+    current: PossibleOriginal | undefined,
     places: Place[],
     now: number,
     read: string[] | undefined,
@@ -291,7 +291,7 @@ t.test('which unclaimed files had a displaced name', async t => {
 t.test('displaced names that an unknown file may have had', async t => {
   const names = ['/app.log', '/db.log', '/web.log'].map(path => ({ path, since: 50_000 }))
   const unknown = [listed('app.log.1', 60), listed('app.log.2', 40), listed('web.log.1', 49)]
-  const { names: found, over } = await namesIn(names, unknown, new Slices(systemClock))
+  const { names: found, over } = await splitNames(names, unknown, new Slices(systemClock))
   t.same(
     found.map(({ path }) => path),
     ['/app.log'],
@@ -304,7 +304,7 @@ t.test('displaced names that an unknown file may have had', async t => {
 
 t.test('what becomes of a new file', async t => {
   const text = (first: string): Partial<Newcomer> => ({ first: Buffer.from(first), size: BigInt(first.length) })
-  const original = (first: string | undefined, bytes = 100): Original => ({
+  const original = (first: string | undefined, bytes = 100): PossibleOriginal => ({
     tailer: { birth: 0n, isNew: false, head: { bytes, hash: 0 } },
     first: first === undefined ? undefined : Buffer.from(first),
   })
@@ -316,7 +316,7 @@ t.test('what becomes of a new file', async t => {
   }
   const utf16 = Buffer.from('\ufeffone', 'utf16le')
   const of = '/app.log'
-  const rows: [title: string, file: Partial<Newcomer>, expected: Verdict][] = [
+  const rows: [title: string, file: Partial<Newcomer>, expected: NewFileVerdict][] = [
     ['compared', {}, 'new'],
     ['not compared', { isCompared: false }, 'wait'],
     ['not compared and empty', { isCompared: false, ...text('') }, 'new'],
