@@ -59,6 +59,8 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
     pattern: /import (?!type\b)[^'"]*['"]node:http['"]/,
     allowed: /^$/,
   },
+  // Who understands a status says its cause: `causedBy` of a DeliveryError.
+  { what: 'a status of HTTP', pattern: /\b(4[012]\d|50[1-9])\b/, allowed: /^(?!engine\/flow\/)/ },
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^lib\// },
 ]
 

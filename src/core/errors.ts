@@ -65,6 +65,9 @@ export class OptionError extends Error {
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
+/** What is at fault. `overload`: the receiver refuses requests, or does not answer in time. */
+export type CausedBy = 'overload' | 'address' | 'event' | 'credentials'
+
 /** A text without spaces that a component chose, such as a metric label or the code of an error. */
 const LABEL = /^[\w.-]{1,64}$/
 
@@ -77,6 +80,8 @@ export class DeliveryError extends Error {
   /** The reason as a metric label: `status_422`, `timeout`, `refused`. */
   readonly reason: string
   readonly status: number | undefined
+  /** Undefined: unknown. A rejection without a response is caused by the event. */
+  readonly causedBy: CausedBy | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
   /**
@@ -107,6 +112,7 @@ export class DeliveryError extends Error {
       failure: Failure
       reason: string
       status?: number | undefined
+      causedBy?: CausedBy | undefined
       retryAfterMs?: number | undefined
       requestId?: string | undefined
       messages?: readonly string[] | undefined
@@ -125,6 +131,8 @@ export class DeliveryError extends Error {
     // A receiver's text must not become a metric label.
     this.reason = LABEL.test(options.reason) ? options.reason : 'other'
     this.status = options.status
+    const isOfEvent = options.failure === 'reject' && options.status === undefined
+    this.causedBy = options.causedBy ?? (isOfEvent ? 'event' : undefined)
     this.retryAfterMs = options.retryAfterMs
     this.requestId = options.requestId
     this.messages = options.messages

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type Destination, defineDestination } from '../../src/core/component.js'
 import { DeliveryError } from '../../src/core/errors.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
+import { causeOf } from '../../src/net/http/client/answers/statuses.js'
 import { currentMachine } from './machine.js'
 import { marksOf, numberIn } from './marks.js'
 import type { World } from './world.js'
@@ -29,7 +30,13 @@ const LARGEST = 3
 type Answer = { readonly error?: DeliveryError } | 'none'
 
 const failure = (failure: 'retry' | 'hold' | 'too_large' | 'reject', status: number, more = {}) => ({
-  error: new DeliveryError(`status ${status}`, { failure, reason: `status_${status}`, status, ...more }),
+  error: new DeliveryError(`status ${status}`, {
+    failure,
+    reason: `status_${status}`,
+    status,
+    causedBy: causeOf(status),
+    ...more,
+  }),
 })
 
 /** Who gets events at the other end of the network. It survives every crash of the process. */

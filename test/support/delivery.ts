@@ -7,6 +7,7 @@ import { type DeliveryOptions, deliveryOptions } from '../../src/core/options/de
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { Delivery, type DeliveryContext } from '../../src/engine/flow/delivery/delivery.js'
 import { Input } from '../../src/engine/flow/fan-out.js'
+import { causeOf } from '../../src/net/http/client/answers/statuses.js'
 import { batchesOf, originOf } from './batches.js'
 import { ManualTime } from './manual-time.js'
 
@@ -88,7 +89,12 @@ export function numbers(request: readonly EventBatch[]): number[] {
 
 export const upTo = (n: number, from = 0) => Array.from({ length: n - from }, (_, i) => i + from)
 export const failing = (failure: Failure, more: Partial<DeliveryError> = {}) =>
-  new DeliveryError(`it says ${failure}`, { failure, reason: `on_${failure}`, ...more })
+  new DeliveryError(`it says ${failure}`, {
+    failure,
+    reason: `on_${failure}`,
+    causedBy: causeOf(more.status ?? 0),
+    ...more,
+  })
 export const fail = (failure: Failure, more?: Partial<DeliveryError>): never => {
   throw failing(failure, more)
 }

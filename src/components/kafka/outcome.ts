@@ -27,7 +27,7 @@ export class Outcome {
 
   /**
    * Handles a batch that is too large. Several events are sent again, in smaller requests. A single event is rejected
-   * with an error that has no status, because several rejections with a status would pause the destination.
+   * with an error that has no status, so the event is the cause: rejections with a status may pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error

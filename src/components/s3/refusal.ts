@@ -1,5 +1,5 @@
 import { DeliveryError, type Failure } from '../../core/errors.js'
-import { failureOf } from '../../net/http/client/answers/statuses.js'
+import { causeOf, failureOf } from '../../net/http/client/answers/statuses.js'
 
 /** What an S3 error code means, and advice. If `failure` is undefined, the HTTP status determines it. */
 interface Known {
@@ -90,7 +90,7 @@ export function refusalOf(
   )
   // A code that the receiver invents must not become the value of a metric label.
   const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
-  return new Refusal(message, code, { failure, reason, status, ...more })
+  return new Refusal(message, code, { failure, reason, status, causedBy: causeOf(status), ...more })
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {

@@ -382,7 +382,7 @@ export class Attempts {
       for (const [controller, lateAt] of this.#running) {
         if (lateAt > now) return this.#setTimer(lateAt)
         const message = `no answer within ${formatDuration(timeout)}`
-        controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
+        controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout', causedBy: 'overload' }))
       }
     }
     this.#stopTimer = unlessAnswered(at - clock.now(), abortLate, after)
@@ -469,12 +469,9 @@ export class Attempts {
   }
 }
 
-/** Statuses that indicate an overloaded receiver or gateway. */
-const OVERLOAD: readonly unknown[] = [408, 429, 503, 504]
-
 function outcomeOf(error: unknown): Outcome {
   if (!(error instanceof DeliveryError) || error.ofPartition) return 'other'
-  if (OVERLOAD.includes(error.status) || error.reason === 'timeout') return 'overload'
+  if (error.causedBy === 'overload') return error.causedBy
   return error.rejected ? 'ok' : 'other'
 }
 

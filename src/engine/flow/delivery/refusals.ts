@@ -1,9 +1,6 @@
 import { DeliveryError } from '../../../core/errors.js'
 import type { Clock } from '../../../lib/time.js'
 
-/** Statuses that only the address causes: not found, method not allowed, gone, misdirected. */
-const OF_THE_ADDRESS = new Set([404, 405, 410, 421])
-
 /** Length of a span in milliseconds. The current span and the previous one count as recent. */
 const SPAN_MS = 5 * 60_000
 /** With fewer rejected requests, `most` stays undefined. */
@@ -71,8 +68,8 @@ export class Refusals {
   /**
    * Decides whether a request stays rejected or causes a hold. `ofAddress`: only the address can cause the rejection.
    */
-  classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
-    if (error.failure !== 'reject' || error.status === undefined) return error
+  classify(error: DeliveryError, ofAddress = error.causedBy === 'address'): DeliveryError {
+    if (error.failure !== 'reject' || error.causedBy === 'event') return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
     this.#reason = error.reason
     const { reason, status, requestId } = error

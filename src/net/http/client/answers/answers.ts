@@ -12,7 +12,7 @@ import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
 import { type Divided, divided, type Entry } from './divided.js'
 import { bodyText, cutText, drain, eventsIn, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
-import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
+import { causeOf, connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
 /** Minimum length of header and query values that are redacted from every text. */
 const SECRET_LENGTH = 8
@@ -218,6 +218,7 @@ export class Answers {
       failure,
       reason,
       status,
+      causedBy: causeOf(status),
       rejected,
       messages,
       reasons,

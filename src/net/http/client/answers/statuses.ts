@@ -1,14 +1,20 @@
-import type { Failure } from '../../../../core/errors.js'
+import type { CausedBy, Failure } from '../../../../core/errors.js'
 
-/** Statuses for which delivery waits until an operator corrects a key, a permission or a proxy's password. */
-const HELD = new Set([401, 403, 407])
-const RETRIED = new Set([408, 425, 429])
+/** Statuses that have one cause. An operator corrects a key, a permission or a proxy's password. */
+const CAUSES: readonly (readonly [CausedBy, ...number[]])[] = [
+  ['credentials', 401, 403, 407],
+  ['address', 404, 405, 410, 421],
+  ['overload', 408, 429, 503, 504],
+]
+
+export const causeOf = (status: number) => CAUSES.find(([, ...all]) => all.includes(status))?.[0]
 
 export function failureOf(status: number): Failure {
-  if (HELD.has(status) || (status >= 300 && status < 400)) return 'hold'
+  const cause = causeOf(status)
+  if (cause === 'credentials' || (status >= 300 && status < 400)) return 'hold'
   if (status === 413) return 'too_large'
   // HTTP has no final response below 200. Such a status says nothing about the events.
-  return status < 200 || status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
+  return status < 200 || status >= 500 || cause === 'overload' || status === 425 ? 'retry' : 'reject'
 }
 
 /** Texts of status-400 responses that reject the connection, not the request, and advice for each. */
