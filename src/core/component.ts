@@ -222,13 +222,18 @@ export interface Destination extends Lifecycle {
   /**
    * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError. Any other error counts as
    * `retry`, except a TypeError, RangeError, ReferenceError, SyntaxError or failed assertion in the same turn of the
-   * event loop: the engine divides the request, and rejects an event that fails alone in the same way five times. A
-   * retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes of a batch
-   * are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be settled before
-   * the promise. So before the first await, copy the bytes that you need, and do not use a batch after that await.
+   * event loop: the engine divides the request, and rejects an event that fails alone in the same way five times. The
+   * bytes of a batch are valid until its acknowledgement is settled. After the signal aborts, the acknowledgement may be
+   * settled before the promise. So before the first await, copy the bytes that you need, and do not use a batch after
+   * that await. `encoded`: what `encode` returned for this request.
    */
-  // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
-  write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
+  write(
+    request: readonly EventBatch[],
+    signal: AbortSignal,
+    partition?: string,
+    encoded?: EncodedRequest,
+    // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
+  ): Promise<Receipt | void>
   /**
    * Returns the name of the event's partition, such as a tenant. All events of a request belong to the same partition,
    * and `write` receives its name. A partition has at most one request in flight. If the event fits no partition,
@@ -243,11 +248,10 @@ export interface Destination extends Lifecycle {
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
-   * Returns the size of a request as it is sent, in bytes before compression. If this size is at most `maxBytes`, the
-   * engine writes this request next. `sizeOf` may therefore cache the encoded request. Without this method, the engine
-   * uses the size of the events as they were read.
+   * Encodes a request, once for all its attempts. The engine divides a request that is too large as sent. Without this
+   * method, it uses the size of the events as they were read.
    */
-  sizeOf?(request: readonly EventBatch[], maxBytes: number): number
+  encode?(request: readonly EventBatch[]): EncodedRequest
   /** Whether the destination prefers requests of whole batches. If not, the engine divides batches to fill requests. */
   readonly keepsBatches?: boolean
   /** Whether nothing uses the signal of a `write` after this `write` has settled. The signal then serves again. */
@@ -258,6 +262,14 @@ export interface Destination extends Lifecycle {
    * Set if `write` only stores events on disk, to deliver them later as objects. The spool can be used after `start`.
    */
   readonly spool?: Spool
+}
+
+/** A request as it is sent, in the form that its destination writes. */
+export interface EncodedRequest {
+  /** Bytes before compression. */
+  readonly size: number
+  /** Called if the request is not written, because it is too large. */
+  release?(): void
 }
 
 /** Events that a destination has stored, and the objects that they become. */

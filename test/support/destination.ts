@@ -6,6 +6,7 @@ import { http } from '../../src/components/http/destination.js'
 import type { AnyDefinition, Destination, DestinationContext } from '../../src/core/component.js'
 import { DeliveryError } from '../../src/core/errors.js'
 import type { AckStatus } from '../../src/core/event/ack.js'
+import type { EventBatch } from '../../src/core/event/batch.js'
 import type { FieldPath } from '../../src/core/event/field-path.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import { type DeliveryOptions, deliveryOptions } from '../../src/core/options/delivery-options.js'
@@ -80,6 +81,12 @@ export async function failure(promise: Promise<unknown>): Promise<DeliveryError>
     throw error
   }
   throw new Error('it did not fail')
+}
+
+/** Attempts to send one request, which is encoded once. */
+export function attempts({ destination }: Pick<Made, 'destination'>, request: readonly EventBatch[]) {
+  const encoded = destination.encode?.(request)
+  return async () => await destination.write(request, never, undefined, encoded)
 }
 
 /** The destination behind a real delivery that hardly waits between attempts. */

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
-import type { ComponentContext, Destination, HandoverState } from '../../core/component.js'
+import type { ComponentContext, Destination, EncodedRequest, HandoverState } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
@@ -59,6 +59,17 @@ interface Memory {
   sticky: number
 }
 
+interface KafkaRequest extends EncodedRequest {
+  readonly records: Records
+  /**
+   * The indices of the events that earlier attempts have delivered. They are needed because an attempt may send several
+   * rounds of batches. If it fails between two rounds, a retry has all events of the request again.
+   */
+  readonly accepted: (readonly number[])[]
+  attempts: number
+  release(): void
+}
+
 /** State with which brokers recognize a resent batch. A reload passes this state to the next destination object. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
@@ -80,13 +91,6 @@ export class KafkaDestination implements Destination {
   readonly #cluster: KafkaCluster
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
-  readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /**
-   * For each request, the indices of the events that earlier attempts have delivered. They are needed because an
-   * attempt may send several rounds of batches. If it fails between two rounds, a retry has all events of the request
-   * again.
-   */
-  readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
   /** For each broker, the time at which its quota pause ends, on the monotonic clock. */
   readonly #pausedUntil = new Map<number, number>()
@@ -137,27 +141,28 @@ export class KafkaDestination implements Destination {
     return partitions && hash !== undefined ? String((hash & 0x7fffffff) % partitions) : undefined
   }
 
-  sizeOf(request: readonly EventBatch[], maxBytes: number): number {
+  encode(request: readonly EventBatch[]): KafkaRequest {
     const records = this.#encoder.encode(request)
     const size = records.bytes.length + records.times.length * RECORD_BYTES
-    if (size <= maxBytes) this.#records.set(request, records)
-    else this.#encoder.release(records)
-    return size
+    return { size, records, accepted: [], attempts: 0, release: () => this.#encoder.release(records) }
   }
 
-  async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
+  async write(
+    request: readonly EventBatch[],
+    signal: AbortSignal,
+    partition?: string,
+    encoded = this.encode(request),
+  ): Promise<void> {
     // Each broker adds a listener, so a signal may have many.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
-    const records = this.#records.get(request) ?? this.#encoder.encode(request)
+    const { records, accepted } = encoded
     // If fields of an event determine the topic, the event is the cause of a missing topic.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
     const memory = this.#memoryOf(name)
-    const isFirst = !this.#accepted.has(request)
-    const accepted = this.#accepted.get(request) ?? []
-    this.#accepted.set(request, accepted)
+    encoded.attempts++
     let outcome: Outcome
     do {
       outcome = new Outcome(records.times.length)
@@ -180,9 +185,8 @@ export class KafkaDestination implements Destination {
       if (error) throw error
     } while (outcome.isPart)
     memory.sticky = -1
-    this.#records.delete(request)
     // In a retry, an earlier attempt might still read the records.
-    if (isFirst) this.#encoder.release(records)
+    if (encoded.attempts === 1) encoded.release()
   }
 
   /**

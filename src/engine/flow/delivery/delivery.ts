@@ -1,5 +1,12 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics, Destination, Observer, Receipt, Spool } from '../../../core/component.js'
+import type {
+  ComponentMetrics,
+  Destination,
+  EncodedRequest,
+  Observer,
+  Receipt,
+  Spool,
+} from '../../../core/component.js'
 import { DeliveryError, errorText, InternalError, isProgramFault, RepeatedError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
@@ -60,6 +67,7 @@ export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'fai
 
 interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
+  encoded?: EncodedRequest | undefined
 }
 
 /** An event that fails this many times in the same way, alone and by a RepeatedError, is rejected. */
@@ -104,7 +112,7 @@ export class Delivery extends BatchQueue {
     this.#destination = destination
     this.#options = options
     this.#context = context
-    this.#sentSize = new SentSize(destination, options.batch.max_bytes, context.outage?.size)
+    this.#sentSize = new SentSize(options.batch.max_bytes, context.outage?.size)
     const batcher = () => new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
     if (destination.partitionOf || destination.targetOf) this.#partitions = new Partitions(destination, batcher)
     this.#batcher = this.#partitions ?? batcher()
@@ -413,8 +421,14 @@ export class Delivery extends BatchQueue {
     const outcome = { refused: false, oneRefused: false, accepted: 0 }
     for (let next = left.shift(); next; next = left.shift()) {
       let request = next
+      try {
+        this.#encode(request)
+      } catch {
+        // The request cannot be encoded. Its first attempt fails in the same way.
+      }
       const size = this.#sentSize.of(request)
       if (request.events > 1 && size > this.#sentSize.maxBytes) {
+        request.encoded?.release?.()
         left.unshift(...this.#halves(request))
         continue
       }
@@ -422,7 +436,7 @@ export class Delivery extends BatchQueue {
       let lastDivided: DeliveryError | undefined
       let receipt: Receipt | undefined
       const attempt = async (signal: AbortSignal) => {
-        receipt = await this.#write(request.parts, signal, partition?.name)
+        receipt = await this.#write(request, signal, partition?.name)
       }
       const fault: Fault = { what: '', count: 0 }
       const isApart = partition !== undefined && partition.key !== ''
@@ -507,11 +521,13 @@ export class Delivery extends BatchQueue {
     return { refused: pairs.filter(([{ events }]) => events > 0), again: again! }
   }
 
-  async #write(
-    parts: readonly EventBatch[],
-    signal: AbortSignal,
-    partition: string | undefined,
-  ): Promise<Receipt | undefined> {
+  #encode(request: Request): EncodedRequest | undefined {
+    request.encoded ??= this.#destination.encode?.(request.parts)
+    return request.encoded
+  }
+
+  async #write(request: Request, signal: AbortSignal, partition: string | undefined): Promise<Receipt | undefined> {
+    const { parts } = request
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
@@ -524,7 +540,7 @@ export class Delivery extends BatchQueue {
     // bytes are held until the destination has finished.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
-      const accepted = await this.#destination.write(parts, signal, partition)
+      const accepted = await this.#destination.write(parts, signal, partition, this.#encode(request))
       if (accepted) requestId = accepted.requestId
       return accepted ?? undefined
     } catch (error) {

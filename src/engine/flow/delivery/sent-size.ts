@@ -1,5 +1,4 @@
-import type { Destination } from '../../../core/component.js'
-import type { EventBatch } from '../../../core/event/batch.js'
+import type { EncodedRequest } from '../../../core/component.js'
 import type { Amount } from '../counters.js'
 
 /**
@@ -36,7 +35,6 @@ export class SentSize {
   ratio: number
   /** Size limit of requests with several events. Lower than configured if the receiver refused larger requests. */
   maxBytes: number
-  readonly #destination: Destination
   readonly #configured: number
   /** Requests that were accepted since `maxBytes` changed. */
   #accepted = 0
@@ -45,8 +43,7 @@ export class SentSize {
    * `before`: the state of the predecessor. If it is given, the same events are divided into the same requests as
    * before.
    */
-  constructor(destination: Destination, configured: number, before?: LearnedSize) {
-    this.#destination = destination
+  constructor(configured: number, before?: LearnedSize) {
     this.#configured = configured
     this.ratio = before?.ratio ?? 1
     this.maxBytes = Math.min(before?.maxBytes ?? configured, configured)
@@ -57,17 +54,11 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent if the destination reports that size; else the size as read. */
-  of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
-    let sent: number | undefined
-    try {
-      sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
-    } catch {
-      // The request cannot be encoded. Its first attempt fails in the same way.
-    }
-    if (sent === undefined || bytes === 0) return bytes
-    this.ratio = Math.max(1, sent / bytes, this.ratio * FALL)
-    return sent
+  /** The size of a request as sent if the destination encodes it; else the size as read. */
+  of({ bytes, encoded }: Readonly<Amount> & { readonly encoded?: EncodedRequest | undefined }): number {
+    if (!encoded || bytes === 0) return bytes
+    this.ratio = Math.max(1, encoded.size / bytes, this.ratio * FALL)
+    return encoded.size
   }
 
   learn({ refused, oneRefused, accepted }: SizeOutcome): void {

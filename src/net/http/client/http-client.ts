@@ -8,7 +8,7 @@ import { closeAll } from '../../dialer.js'
 import { UnexpectedUpgrade } from '../../explain.js'
 import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
-import type { Body } from './request-bodies.js'
+import type { Body } from './request-body.js'
 
 /** How long a response body may pause. The delivery limits the time of the whole attempt. */
 const STALLED_BODY_MS = 10_000

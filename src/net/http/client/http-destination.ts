@@ -12,7 +12,7 @@ import { bodyJson, drain, shortBody } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
-import { type Body, RequestBodies } from './request-bodies.js'
+import { type Body, compressionOf, RequestBody } from './request-body.js'
 import type { Inspection, RequestFormat } from './request-format.js'
 import { addressOf, type Head, RequestHeads } from './request-heads.js'
 import { Transport } from './transport.js'
@@ -32,7 +32,7 @@ export class HttpDestination implements Destination {
   readonly targetOf?: NonNullable<Destination['targetOf']>
   readonly mostPartitions: number | undefined
   readonly #transport: Transport
-  readonly #bodies: RequestBodies
+  readonly #compress: ReturnType<typeof compressionOf>
   readonly #answers: Answers
 
   constructor(options: ClientOptions, format: RequestFormat, context: ComponentContext) {
@@ -47,7 +47,7 @@ export class HttpDestination implements Destination {
     if (format.targetOf) this.targetOf = format.targetOf
     this.mostPartitions = format.mostPartitions
     this.#transport = new Transport(options, context)
-    this.#bodies = new RequestBodies(request => this.#heads.encode(request), compression, format.gzipLevel)
+    this.#compress = compressionOf(compression, format.gzipLevel)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock, log })
     const host = plainKeyHost(options)
     if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')
@@ -132,22 +132,27 @@ export class HttpDestination implements Destination {
     }
   }
 
-  sizeOf(request: readonly EventBatch[], maxBytes: number): number {
-    return this.#bodies.sizeOf(request, maxBytes)
+  encode(request: readonly EventBatch[]): RequestBody {
+    return new RequestBody(this.#heads.encode(request), this.#compress)
   }
 
-  async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt> {
+  async write(
+    request: readonly EventBatch[],
+    signal: AbortSignal,
+    partition?: string,
+    body = this.encode(request),
+  ): Promise<Receipt> {
     const { method = 'POST', contentType } = this.#format
     const head = this.#heads.of(partition)
     const { place } = head
     const { compression } = this.#options
-    const { body, idempotencyKey } = await this.#bodies.of(request)
-    const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': idempotencyKey }
+    const content = await body.take()
+    const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': body.idempotencyKey }
     if (compression !== 'none') headers['content-encoding'] = compression
     const asked = { place, request }
     let answer: Answer | undefined
     try {
-      answer = await this.#send(head, method, headers, body, signal)
+      answer = await this.#send(head, method, headers, content, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
@@ -155,7 +160,7 @@ export class HttpDestination implements Destination {
       // A receiver may respond before the request is sent. Until it is sent, another request would only take memory.
       await answer.sent
       if (refused) throw refused
-      this.#bodies.delivered(request)
+      body.delivered()
       return { requestId }
     } catch (error) {
       if (answer) holdUntil(answer.sent, request)

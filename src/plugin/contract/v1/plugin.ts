@@ -84,6 +84,7 @@ export type {
   ComponentMetrics,
   Destination,
   DestinationContext,
+  EncodedRequest,
   HandoverState,
   Output,
   Processor,

@@ -232,7 +232,7 @@ interface Encodings {
 /** The bytes of a request. Undefined if an event of it will be rejected. */
 function sizeOf(destination: Destination, request: readonly EventBatch[]): number | undefined {
   try {
-    return destination.sizeOf!(request, 0)
+    return destination.encode!(request).size
   } catch (error) {
     if (!(error instanceof DeliveryError && error.failure === 'reject')) throw error
     return undefined

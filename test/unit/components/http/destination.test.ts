@@ -18,6 +18,7 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { HOST, listening } from '../../../support/address.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import {
+  attempts,
   deliver,
   events,
   failure,
@@ -46,8 +47,9 @@ t.test('a request says what it should', async t => {
     headers: { 'X-Team': 'platform', 'User-Agent': 'mine' },
   })
   const request = batchesOf('{"a":1}\nno json\n{"b":[2]}\r\n', json)
-  t.equal((await failure(destination.write(request, never))).status, 503)
-  await destination.write(request, never)
+  const attempt = attempts({ destination }, request)
+  t.equal((await failure(attempt())).status, 503)
+  await attempt()
   await destination.write(events(1), never)
   const [first, again, other] = to.requests
   t.match(first, { method: 'POST', path: '/v3/ingest/abc?a=1' })
@@ -71,8 +73,9 @@ t.test('a request says what it should', async t => {
   t.not(other!.headers[id], first!.headers[id])
   const alone = events(1)
   to.script.push({ status: 200, body: '{"errors":[' })
-  t.match(await failure(destination.write(alone, never)), { reason: 'answer_too_large' })
-  await destination.write(alone, never)
+  const write = attempts({ destination }, alone)
+  t.match(await failure(write()), { reason: 'answer_too_large' })
+  await write()
   const [unread, resent] = to.requests.slice(-2)
   t.equal(resent!.headers[id], unread!.headers[id], 'the same after an answer that cannot be read')
   t.equal(to.connections, 1, 'kept alive')

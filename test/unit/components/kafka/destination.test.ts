@@ -9,7 +9,7 @@ import type { AckStatus } from '../../../../src/core/event/ack.js'
 import type { Reach } from '../../../../src/core/options/reach.js'
 import { listening } from '../../../support/address.js'
 import { batchesOf } from '../../../support/batches.js'
-import { deliver, failure, json, make, never, ns, started, upTo } from '../../../support/destination.js'
+import { attempts, deliver, failure, json, make, never, ns, started, upTo } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { type KafkaBroker, kafkaBroker, type Part } from '../../../support/kafka-broker.js'
 import { until } from '../../../support/until.js'
@@ -276,16 +276,16 @@ t.test('a leader that moved, and a broker that says that it has the events', asy
   const { destination } = await started(t, optionsOf(broker), kafka)
   const isOdd = ({ partition }: Part) => partition === 1
   broker.otherwise = () => ({ code: part => (isOdd(part) ? 6 : 0) })
-  const all = [batch(numbered(20))]
-  t.match(await failure(destination.write(all, never)), { failure: 'retry', reason: 'leader' })
+  const all = attempts({ destination }, [batch(numbered(20))])
+  t.match(await failure(all()), { failure: 'retry', reason: 'leader' })
   broker.peer = peer
-  await destination.write(all, never)
+  await all()
   t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(20))
   peer.script.push({ instead: 'store and cut' }, { code: () => 46 })
-  const next = [batch(numbered(20, 20))]
-  await failure(destination.write(next, never))
+  const next = attempts({ destination }, [batch(numbered(20, 20))])
+  await failure(next())
   broker.peer = peer
-  await destination.write(next, never)
+  await next()
   t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(40))
 })
 
@@ -396,10 +396,10 @@ t.test('without idempotence, events without a key avoid a lost leader also after
   const broker = await kafkaBroker(t)
   const { destination } = await started(t, optionsOf(broker, { key_field: '.none', idempotence: false }), kafka)
   broker.script.push({ instead: 'cut' })
-  const request = [batch(numbered(10))]
-  await failure(destination.write(request, never))
+  const attempt = attempts({ destination }, [batch(numbered(10))])
+  await failure(attempt())
   broker.leaderless.add(broker.requests[0]![0]!.partition)
-  await destination.write(request, never)
+  await attempt()
   t.same(sorted(numbersOf(broker)), upTo(10))
 })
 

@@ -169,7 +169,7 @@ t.test('one event that is too large by itself makes no request smaller', async t
 t.test('what a request is as sent decides how large the next ones are', async t => {
   const it = setUp({
     options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
-    destination: { sizeOf: request => 3 * request.reduce((sum, { bytes }) => sum + bytes, 0) },
+    destination: { encode: request => ({ size: 3 * request.reduce((sum, { bytes }) => sum + bytes, 0) }) },
     write: events => events.length > 3 && fail('too_large', { status: 413, reason: 'status_413' }),
   })
   await it.delivery.start()
@@ -188,13 +188,39 @@ t.test('a request that is too large as sent is divided again and again, in order
   const it = setUp({
     options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
     // The first half is large.
-    destination: { sizeOf: request => numbers(request).reduce((sum, n) => sum + (n < 8 ? 20 : 5), 0) },
+    destination: { encode: request => ({ size: numbers(request).reduce((sum, n) => sum + (n < 8 ? 20 : 5), 0) }) },
   })
   await it.delivery.start()
   it.put(16, 5)
   it.input.end()
   await it.delivery.stop(never)
   t.same(valuesOf(it.attempts, 'events'), [upTo(4), upTo(8, 4), upTo(16, 8)])
+})
+
+t.test('a request is encoded once for all its attempts; parts of it are requests of their own', async t => {
+  const encoded: number[][] = []
+  const written: unknown[] = []
+  const it = setUp({
+    options: { batch: { max_events: 4 }, retry: { initial: '1s', max: '1s' } },
+    destination: {
+      encode: request => {
+        encoded.push(numbers(request))
+        return { size: 1 }
+      },
+      write: async (request, _signal, _partition, body) => {
+        written.push(body)
+        if (written.length < 3) fail('retry')
+        if (request[0]!.length === 4) fail('too_large')
+      },
+    },
+  })
+  await it.delivery.start()
+  it.put(4)
+  await it.time.advance(10_000)
+  t.same(encoded, [upTo(4), upTo(2), upTo(4, 2)])
+  t.equal(written.length, 5)
+  t.equal(new Set(written.slice(0, 3)).size, 1)
+  t.equal(new Set(written).size, 3)
 })
 
 t.test('what is refused is kept or dropped, and counted', async t => {
@@ -544,7 +570,7 @@ t.test('what was confirmed before an attempt was aborted is delivered, also if t
 t.test('a successor makes the same requests of the same events: it knows their size as sent', async t => {
   const more = {
     options: { batch: { max_bytes: 100, max_wait: '1h' }, max_in_flight: 1 },
-    destination: { sizeOf: (request: readonly EventBatch[]) => numbers(request).length * 15 },
+    destination: { encode: (request: readonly EventBatch[]) => ({ size: numbers(request).length * 15 }) },
   }
   const sizeOfFirst = async (outage?: SetUp['outage']) => {
     const it = setUp({ ...more, outage })
@@ -562,15 +588,17 @@ t.test('a successor makes the same requests of the same events: it knows their s
 const answer = () => new Promise(resolve => setImmediate(() => setImmediate(resolve)))
 
 t.test('an event for which the program fails alone five times is rejected; its neighbors are delivered', async t => {
-  for (const where of ['write', 'sizeOf']) {
+  for (const where of ['write', 'encode']) {
+    let tried = 0
     const encode = (events: number[]) => {
+      if (events.join() === '5') tried++
       if (events.includes(5)) throw new RangeError('too deep')
       return events.length
     }
     const it = setUp({
       options: { batch: { max_events: 8 } },
       write: encode,
-      ...(where === 'sizeOf' && { destination: { sizeOf: request => encode(numbers(request)) } }),
+      ...(where === 'encode' && { destination: { encode: request => ({ size: encode(numbers(request)) }) } }),
     })
     await it.delivery.start()
     it.put(8)
@@ -578,7 +606,7 @@ t.test('an event for which the program fails alone five times is rejected; its n
     t.same(it.letters, [], 'not at the first failure')
     await it.time.advance(15_000)
     t.same(it.letters, [{ events: [5], reason: 'internal_error' }], where)
-    t.equal(it.attempts.filter(({ events }) => events.join() === '5').length, 5)
+    t.equal(tried, where === 'write' ? 5 : 6, 'a request is encoded before its first attempt, too')
     t.match(it.logs.at(-1), {
       msg: 'the destination rejected events',
       reason: 'internal_error',

@@ -326,11 +326,11 @@ t.test('a request of a single target that fails keeps no other request waiting',
 })
 
 t.test('the rest of a divided request, and a successor, get the events of a failing target in order', async t => {
-  const sizeOf = (request: readonly EventBatch[]) => numbers(request).length * 10
+  const encode = (request: readonly EventBatch[]) => ({ size: numbers(request).length * 10 })
   const options = { batch: { max_events: 12, max_bytes: 60, max_wait: '10ms' }, max_in_flight: 1 }
   for (const leaves of [false, true]) {
     const failing = new Set(['t1'])
-    const it = targeted(failing, { options, destination: { sizeOf } })
+    const it = targeted(failing, { options, destination: { encode } })
     await it.delivery.start()
     it.put(12)
     it.put(12)
