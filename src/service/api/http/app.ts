@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import { isIP, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import { type FastifyInstance, type FastifyRequest, fastify } from 'fastify'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../../engine/config/parse-options.js'
+import { createServer } from '../../../lib/network/node-http.js'
 import { endWith } from '../../../net/http/server/respond.js'
 import { type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
 import type { ConnectionLimits } from '../../../net/limits.js'
@@ -74,7 +75,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.addHook('preClose', done => {
     sender.close()
     options.connections.drain()
-    done()
+    app.server.close(() => done())
   })
   const routes = allRoutes(options.ingest)
   const shared = { service, sender, authenticate, confirm }
@@ -90,40 +91,35 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 }
 
 function create(options: AppOptions, sender: Sender): FastifyInstance {
-  const { trustedProxies, tls } = options
-  const common = {
+  const { trustedProxies, tls, connections } = options
+  return fastify({
     logger: false,
     genReqId: () => randomUUID(),
     bodyLimit: options.maxBody,
     trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
-    requestTimeout: options.requestMs,
-    keepAliveTimeout: options.keepAliveMs,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: LONGEST_PARAM },
-    frameworkErrors: (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    frameworkErrors: (error, request, reply) => {
       sender.begin(request)
       sender.refuse(error, request, reply)
     },
-  } as const
-  // The app, not Node.js, responds to requests without a Host header, so that these responses also have a request id.
-  const server = { requireHostHeader: false, ...timeoutOptions(options) }
-  const app = (
-    tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
-  ) as FastifyInstance
-  const { connections } = options
-  const handlers = app.server.listeners('request') as ((request: IncomingMessage, response: ServerResponse) => void)[]
-  for (const event of ['request', 'clientError']) app.server.removeAllListeners(event)
-  connections.attach(app.server, tls !== undefined)
-  serveHttp(app.server, ['request', 'checkExpectation'], {
-    connections,
-    atOnce: 1,
-    handle: (request, response) => {
-      for (const handler of handlers) handler(request, response)
+    serverFactory: handle => {
+      // The app, not Node.js, responds to requests without a Host header, so that these responses also have a request id.
+      const http = { requireHostHeader: false, ...timeoutOptions(options) }
+      const server = tls ? createTlsServer({ ...http, ...tls }) : createServer(http)
+      connections.attach(server, tls !== undefined)
+      serveHttp(server, ['request', 'checkExpectation'], {
+        connections,
+        atOnce: 1,
+        handle,
+        refuse: (socket, status, error) => refuseBare(socket, status, error, options),
+      })
+      return server
     },
-    refuse: (socket, status, error) => refuseBare(socket, status, error, options),
+    // `serveHttp` answers what is not a request.
+    clientErrorHandler() {},
   })
-  return app
 }
 
 /** The address of the client. Other text is ignored, because a trusted proxy may forward any text of a client. */
