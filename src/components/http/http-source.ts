@@ -10,19 +10,21 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { networkOf } from '../../lib/network/network-address.js'
 import { createServer, STATUS_CODES } from '../../lib/network/node-http.js'
 import { aborted, sleep } from '../../lib/time.js'
-import { type Content, checkAccess, checkRequest } from '../../net/http/events/checks.js'
+import { type Content, checkAccess, checkHeaders } from '../../net/http/events/checks.js'
 import { sendBody } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
 import { type Lease, Quota } from '../../net/http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../../net/http/server/refusal.js'
 import { endWith, failReply, type Reply, readPast, sendReply } from '../../net/http/server/respond.js'
+import { addressOf, checkMethod } from '../../net/http/server/router.js'
 import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
 import { AccessKey } from '../../net/key.js'
 import { addressTest, Listener, peerOf, perAddress } from '../../net/listen.js'
 import { Exchange } from './exchange.js'
 import { type HttpSourceOptions, listenWarnings } from './options.js'
 
+const METHODS = ['POST', 'PUT', 'HEAD']
 /** Maximum number of concurrent pipelined requests per connection. */
 const AT_ONCE = 16
 /** Maximum time for sending responses after all events are settled, in milliseconds. */
@@ -155,7 +157,9 @@ export class HttpSource implements Source {
     await checkAccess(request.headers, auth, this.#key)
     if (signal.aborted) throw stopping()
     if (request.method === 'HEAD') return { status: 200 }
-    const { content, gzip } = checkRequest(request, path, maxBytes, this.#options.decode)
+    if (addressOf(request).path !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
+    checkMethod(request, METHODS)
+    const { content, gzip } = checkHeaders(request, maxBytes, this.#options.decode)
     const peer = peerOf(request.socket) ?? ''
     const sender = this.#isShared(peer) ? exchange : networkOf(peer)
     const lease = this.#quota.lease({ sender, refuse: refusal => exchange.refuse(refusal) })

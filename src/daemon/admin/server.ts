@@ -4,14 +4,17 @@ import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
 import { CONTENT_TYPES, type Metrics } from '../../engine/run/measure/metrics.js'
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
+import { type AdminLimits, boundedServer, takesGzip, USUAL } from '../../net/http/server/bounded-server.js'
 import { sendReply } from '../../net/http/server/respond.js'
+import { answerBy, type Route, type Routes } from '../../net/http/server/router.js'
 import type { ConnectionEvents } from '../../net/limits.js'
 import { type Reports, readiness, type Status, statusOf } from '../status/status.js'
-import { type AdminLimits, boundedServer, takesGzip, USUAL } from './bounded-server.js'
 import { answerBucket, answerKeys } from './keys.js'
 import { streamTap, type Tappable, tapQueryOf } from './tap.js'
 
 const compress = promisify(gzip)
+
+const NOTHING = 'there is nothing at this address; there are /metrics, /livez and /readyz'
 
 export interface Served extends Reports {
   readonly metrics: Pick<Metrics, 'render' | 'samples'>
@@ -35,8 +38,9 @@ export function socketServer(
   log: Logger,
   page: () => Page | undefined = () => undefined,
 ): Server {
+  const routes = routesOf(reports, tappable)
   const all = async (request: IncomingMessage, response: ServerResponse) => {
-    if (!(await page()?.answerOwner(request, response))) await answer(request, response, reports, tappable)
+    if (!(await page()?.answerOwner(request, response))) await answerBy(routes, request, response, NOTHING)
   }
   return boundedServer(all, reports.connections, log, USUAL, {})
 }
@@ -48,7 +52,8 @@ export async function serveAdmin(
   log: Logger,
   limits?: AdminLimits,
 ): Promise<Server> {
-  const server = boundedServer((...call) => answer(...call, reports, undefined), reports.connections, log, limits)
+  const routes = routesOf(reports)
+  const server = boundedServer((...call) => answerBy(routes, ...call, NOTHING), reports.connections, log, limits)
   await listenOn(server, listen)
   // A scraper that disconnects must not end the daemon.
   server.on('error', () => {})
@@ -59,61 +64,31 @@ export async function statusNow(reports: Served, { taps }: Tappable, hasTexts = 
   return statusOf(reports, await reports.metrics.samples(), hasTexts, component => taps.waitState(component))
 }
 
-async function answer(
-  request: IncomingMessage,
-  response: ServerResponse,
-  reports: Served,
-  tappable: Tappable | undefined,
-): Promise<void> {
-  const { url = '/' } = request
-  if (!URL.canParse(url, 'http://localhost')) {
-    sendReply(response, { status: 400, body: { status: 'the address of the request is malformed' } })
-    return
+function routesOf(reports: Served, tappable?: Tappable): Routes<Route> {
+  const alive: Route = { answer: () => ({ status: 'alive' }) }
+  return {
+    '/metrics': { answer: ({ request, response }) => sendMetrics(request, response, reports) },
+    '/livez': alive,
+    '/healthz': alive,
+    '/readyz': { answer: ({ response }) => sendReadiness(response, reports, tappable !== undefined) },
+    ...(tappable && {
+      '/status': { answer: () => statusNow(reports, tappable, true) },
+      '/tap': { answer: ({ query, response }) => streamTap(tapQueryOf(query), tappable, response) },
+      '/keys': { answer: ({ query, response }) => answerKeys(query, tappable.taps, response) },
+      '/bucket': { answer: ({ query, response }) => answerBucket(query, tappable.taps, response) },
+    }),
   }
-  const { pathname, searchParams } = new URL(url, 'http://localhost')
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
-    sendReply(response, { status: 405, headers: { allow: 'GET, HEAD' } })
-    return
+}
+
+function sendReadiness(response: ServerResponse, reports: Served, isOwner: boolean): void {
+  const { ready, stopping, sources, processors, ...state } = readiness(reports, isOwner)
+  const body = {
+    status: stopping ? 'stopping' : ready ? 'ready' : 'not ready',
+    ...state,
+    ...(sources.length > 0 && { sources }),
+    ...(processors.length > 0 && { processors }),
   }
-  if (pathname === '/tap' && tappable) {
-    streamTap(tapQueryOf(searchParams), tappable, response)
-    return
-  }
-  if (pathname === '/keys' && tappable) {
-    await answerKeys(searchParams, tappable.taps, response)
-    return
-  }
-  if (pathname === '/bucket' && tappable) {
-    answerBucket(searchParams, tappable.taps, response)
-    return
-  }
-  if (pathname === '/status' && tappable) {
-    sendReply(response, { status: 200, body: await statusNow(reports, tappable, true) })
-    return
-  }
-  switch (pathname) {
-    case '/metrics': {
-      await sendMetrics(request, response, reports)
-      return
-    }
-    case '/livez':
-    case '/healthz':
-      sendReply(response, { status: 200, body: { status: 'alive' } })
-      return
-    case '/readyz': {
-      const { ready, stopping, sources, processors, ...state } = readiness(reports, tappable !== undefined)
-      const body = {
-        status: stopping ? 'stopping' : ready ? 'ready' : 'not ready',
-        ...state,
-        ...(sources.length > 0 && { sources }),
-        ...(processors.length > 0 && { processors }),
-      }
-      sendReply(response, { status: ready ? 200 : 503, body })
-      return
-    }
-    default:
-      sendReply(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/livez', '/readyz'] } })
-  }
+  sendReply(response, { status: ready ? 200 : 503, body })
 }
 
 /** Matches the Accept header of scrapers that prefer OpenMetrics. They also accept plain text, but list it later. */

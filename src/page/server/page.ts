@@ -1,17 +1,18 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
-import { boundedServer, closeServer, urlOf } from '../../daemon/admin/bounded-server.js'
 import type { PageSources, ServedPage } from '../../daemon/run/page-wing.js'
 import type { PageState } from '../../daemon/status/status.js'
 import type { StatusPageOptions } from '../../engine/config/status-page-options.js'
 import { sameOptions } from '../../engine/run/same-components.js'
 import { listenOn } from '../../lib/network/inherited-sockets.js'
+import { boundedServer, closeServer, urlOf } from '../../net/http/server/bounded-server.js'
 import { Refusal } from '../../net/http/server/refusal.js'
+import { addressOf, checkMethod, reply, routeAt } from '../../net/http/server/router.js'
 import { isLocal } from '../../net/listen-options.js'
 import { Access, foreign, localNames } from './access.js'
 import { PageData } from './data.js'
 import { loginHtml, statusHtml } from './first-paint.js'
-import { API, type Route, reply, routeOf } from './router.js'
+import { type PageRoute, ROUTES } from './routes.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 import type { Turn } from './watch/budget.js'
@@ -30,7 +31,7 @@ const HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
   'cache-control': 'no-store',
 }
-const SESSION = `${API}session`
+const SESSION = '/api/v1/session'
 /** The host name that the documentation uses in requests over the socket. */
 const SOCKET_HOST = 'sluice'
 
@@ -128,25 +129,25 @@ export class StatusPage implements ServedPage {
 
   /** Resolves with false if the page does not have the path. Refuses foreign requests for any path. */
   async #answer(request: IncomingMessage, response: ServerResponse, door: Door): Promise<boolean> {
-    const { pathname, searchParams } = addressOf(request)
-    const refusal = foreign(request, pathname, door.hosts)
-    const found = routeOf(pathname)
-    const name = pathname.slice(1)
-    if (!refusal && !found && pathname !== '/' && pathname !== SESSION && !this.#files.link(name)) return false
+    const { path, query } = addressOf(request)
+    const refusal = foreign(request, path, door.hosts)
+    const found = routeAt(ROUTES, path)
+    const name = path.slice(1)
+    if (!refusal && !found && path !== '/' && path !== SESSION && !this.#files.link(name)) return false
     for (const [header, value] of Object.entries(HEADERS)) response.setHeader(header, value)
     await reply(response, async () => {
       if (refusal) throw refusal
-      if (pathname === SESSION && door.access) {
+      if (path === SESSION && door.access) {
         checkMethod(request, ['POST'])
         return beginSession(request, response, door.access)
       }
-      checkMethod(request, found?.route.isStream ? ['GET'] : ['GET', 'HEAD'])
+      checkMethod(request, found?.route.isStream && ['GET'])
       if (this.#files.answer(name, request, response)) return undefined
       const hasTexts = door.open === 'all' || ((await door.access?.isKnown(request)) ?? false)
-      if (!found) return this.#first(response, door, searchParams, hasTexts)
+      if (!found) return this.#first(response, door, query, hasTexts)
       const { route, id } = found
-      if (!hasTexts) check(route, door, searchParams)
-      const call = { page: this.#data, query: searchParams, id, request, response, hasTexts }
+      if (!hasTexts) check(route, door, query)
+      const call = { page: this.#data, query, id, request, response, hasTexts }
       const work = async (turn: Turn) => encoded(await route.answer({ ...call, turn }))
       const { budget } = this.#data
       // Questions about events end with their client.
@@ -170,14 +171,8 @@ export class StatusPage implements ServedPage {
 
 const encoded = (body: unknown) => (body === undefined ? undefined : Buffer.from(`${JSON.stringify(body)}\n`))
 
-/** The URL of a request, with any host. */
-function addressOf({ url = '/' }: IncomingMessage): URL {
-  const text = url.startsWith('/') ? `http://localhost${url}` : url
-  return URL.canParse(text) ? new URL(text) : new URL('http://localhost/malformed')
-}
-
 /** Throws a Refusal if a request without the token may not see the response of the route. */
-function check({ showsEvents: shows }: Route, { access, open }: Door, query: URLSearchParams): void {
+function check({ showsEvents: shows }: PageRoute, { access, open }: Door, query: URLSearchParams): void {
   const showsEvents = typeof shows === 'function' ? shows(query) : shows
   if (open === 'numbers' && !showsEvents) return
   const how = access?.hasToken
@@ -185,10 +180,4 @@ function check({ showsEvents: shows }: Route, { access, open }: Door, query: URL
     : 'set status_page.token_file, or use the socket in data_dir'
   const what = showsEvents ? 'texts of events need a token' : 'the page needs a token'
   throw new Refusal(401, 'token_needed', `${what}: ${how}`, { 'www-authenticate': 'Bearer' })
-}
-
-function checkMethod({ method = '' }: IncomingMessage, allowed: readonly string[]): void {
-  if (allowed.includes(method)) return
-  const allow = allowed.join(', ')
-  throw new Refusal(405, 'method', `this address accepts only ${allow}`, { allow }, true)
 }

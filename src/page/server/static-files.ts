@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
-import { takesGzip } from '../../daemon/admin/bounded-server.js'
 import { readdirSync, readFileSync } from '../../lib/files/disk/disk.js'
+import { takesGzip } from '../../net/http/server/bounded-server.js'
 
 /** Serves the files that browsers load for the page. The files are read once. */
 

@@ -4,7 +4,6 @@ import type { TlsOptions } from 'node:tls'
 import type { Logger } from 'pino'
 import { components } from '../../components/list.js'
 import { ConfigError, errorText } from '../../core/errors.js'
-import { closeServer, urlOf } from '../../daemon/admin/bounded-server.js'
 import { serveAdmin } from '../../daemon/admin/server.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -23,6 +22,7 @@ import { preload } from '../../lib/preload.js'
 import { deferred, systemClock, within } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { packageVersion } from '../../lib/version.js'
+import { closeServer, urlOf } from '../../net/http/server/bounded-server.js'
 import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
 import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
 import type { TlsFileOptions } from '../../net/listen-options.js'
@@ -173,13 +173,8 @@ async function serveOpened(
       ends.push(() => closeServer(admin))
     }
     const address = options.listen
-    const open = async () => {
-      if (!('systemd' in address)) return await app.listen(address)
-      await app.ready()
-      return await listenOn(app.server, address)
-    }
     if (!ending) {
-      await listening(address, open).catch(error => {
+      await listening(address, () => listenOn(app.server, address)).catch(error => {
         // If a signal arrives while the server starts to listen, the server is closed, so listening fails.
         if (!ending) throw error
       })

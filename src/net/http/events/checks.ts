@@ -17,21 +17,15 @@ const CONTENTS: Record<string, Content> = {
   'text/plain': 'text',
 }
 
-const METHODS = 'POST, PUT, HEAD'
-
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
-/** Checks the request line and headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
-export function checkRequest(
+/** Checks the headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
+export function checkHeaders(
   request: IncomingMessage,
-  path: string,
   maxBytes: number,
   decode?: Codec,
 ): { content: Content; gzip: boolean } {
-  const { headers, method, url = '' } = request
-  if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
-  if (method !== 'POST' && method !== 'PUT')
-    throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
+  const { headers } = request
   // HTTP 1.0 does not require the header.
   if (headers.host === undefined && request.httpVersion === '1.1')
     throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)

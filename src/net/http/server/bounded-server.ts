@@ -1,12 +1,12 @@
 import type { Server as HttpServer, IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Server } from 'node:net'
 import type { Logger } from 'pino'
-import { errorFields } from '../../core/errors.js'
-import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
-import { createServer } from '../../lib/network/node-http.js'
-import { endWith, failReply } from '../../net/http/server/respond.js'
-import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
-import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
+import { errorFields } from '../../../core/errors.js'
+import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
+import { createServer } from '../../../lib/network/node-http.js'
+import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../limits.js'
+import { endWith, failReply } from './respond.js'
+import { serveHttp, timeoutOptions } from './serve-http.js'
 
 export interface AdminLimits {
   readonly max: number

@@ -1,49 +1,40 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { tapQueryOf } from '../../daemon/admin/tap.js'
-import { Gone, Refusal } from '../../net/http/server/refusal.js'
-import { sendReply } from '../../net/http/server/respond.js'
+import { Refusal } from '../../net/http/server/refusal.js'
+import type { Call, Route, Routes } from '../../net/http/server/router.js'
 import type { PageData } from './data.js'
 import type { Turn } from './watch/budget.js'
 
-export interface Call {
+export interface PageCall extends Call {
   readonly page: PageData
-  readonly query: URLSearchParams
-  /** The ID in a path such as `components/ID`; empty in other paths. */
-  readonly id: string
-  readonly request: IncomingMessage
-  readonly response: ServerResponse
   /** Whether the client may see texts of events and receivers. */
   readonly hasTexts: boolean
   readonly turn: Turn
 }
 
-export interface Route {
+export interface PageRoute extends Route<PageCall> {
   /** Whether the response contains texts of events, which requires the token. */
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
-  /** The result is sent as JSON. If the result is undefined, the handler has already answered. May throw a Refusal. */
-  answer(call: Call): unknown
 }
 
-/** By path; `*` stands for an id. */
-const ROUTES: Readonly<Record<string, Route>> = {
-  status: { answer: ({ page, hasTexts }) => page.status(hasTexts) },
-  live: { isStream: true, answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts) },
-  history: {
+export const ROUTES: Routes<PageRoute> = {
+  '/api/v1/status': { answer: ({ page, hasTexts }) => page.status(hasTexts) },
+  '/api/v1/live': { isStream: true, answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts) },
+  '/api/v1/history': {
     answer({ page, query }) {
       const component = query.get('component')
       if (component === null) return page.history.all(wholeIn(query, 'points', 60, 3600))
       return page.history.of(component) ?? unknown(component)
     },
   },
-  'components/*': { answer: async ({ page, id }) => (await page.component(id)) ?? unknown(id) },
-  tap: {
+  '/api/v1/components/*': { answer: async ({ page, id }) => (await page.component(id)) ?? unknown(id) },
+  '/api/v1/tap': {
     showsEvents: true,
     isStream: true,
     answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
   },
-  'throttles/*': {
+  '/api/v1/throttles/*': {
     async answer({ page, query, id, turn }) {
       // An empty value means the default bucket.
       const keys = query.has('key') ? query.getAll('key').map(key => key || null) : undefined
@@ -51,7 +42,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
       return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys }, turn)) ?? unknown(id)
     },
   },
-  'what-if': {
+  '/api/v1/what-if': {
     // With these options, the response depends on other fields of the events and can reveal them.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
     answer({ page, query, turn }) {
@@ -59,11 +50,11 @@ const ROUTES: Readonly<Record<string, Route>> = {
       return page.watch.whatIf(component, asked, turn)
     },
   },
-  find: {
+  '/api/v1/find': {
     showsEvents: true,
     answer: ({ page, query, turn }) => page.watch.find(query.get('q') ?? '', turn, wholeIn(query, 'limit', 100, 100)),
   },
-  evidence: {
+  '/api/v1/evidence': {
     showsEvents: true,
     answer({ page, query }) {
       const bucket = query.get('bucket')
@@ -76,35 +67,9 @@ const ROUTES: Readonly<Record<string, Route>> = {
       })
     },
   },
-  'dead-letters': { answer: ({ page, query, hasTexts }) => page.letters(query.get('component') ?? '', hasTexts) },
-}
-
-export const API = '/api/v1/'
-
-/** The route for a path, and the id in the path; undefined if the path has no route. */
-export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
-  if (!path.startsWith(API)) return undefined
-  const [name = '', id, ...more] = path.slice(API.length).split('/')
-  const key = id === undefined ? name : `${name}/*`
-  if (more.length > 0 || !Object.hasOwn(ROUTES, key)) return undefined
-  try {
-    return { route: ROUTES[key]!, id: decodeURIComponent(id ?? '') }
-  } catch {
-    return undefined
-  }
-}
-
-/** Answers with the result of `make`, or with the error that it throws. */
-export async function reply(response: ServerResponse, make: () => unknown): Promise<void> {
-  try {
-    const body = await make()
-    if (body !== undefined) sendReply(response, { status: 200, body })
-  } catch (error) {
-    if (error instanceof Gone) return
-    if (!(error instanceof Refusal)) throw error
-    const { status, headers, close, message } = error
-    sendReply(response, { status, headers, close, body: { status: message } })
-  }
+  '/api/v1/dead-letters': {
+    answer: ({ page, query, hasTexts }) => page.letters(query.get('component') ?? '', hasTexts),
+  },
 }
 
 /** Reads a whole number from 1 to `most` from a query. If missing, returns `usual`. If invalid, throws a Refusal. */
