@@ -80,57 +80,10 @@ export interface Source extends Lifecycle {
 
 /** Decides about events; engine/flow/stage.ts carries out the decisions. */
 export interface Processor extends Decides, Lifecycle {
-  /** Starts counting decisions by key. Only for processors that decide by key. */
-  watchKeys?(): KeyWatch
-  /**
-   * Calls `see` with each batch and its decisions until the caller calls the returned function. Only for processors
-   * that decide by key. If the same `see` is registered several times, it is still called only once per batch.
-   */
-  watchDecisions?(see: SeeDecisions): () => void
-  /** Number of events about which the processor has decided. Only for processors that decide by key. */
-  readonly decided?: number
-  /**
-   * Returns the bucket of event `i`. The processor has already decided about this event. Only for processors that
-   * decide by key.
-   */
-  bucketOf?(batch: EventBatch, i: number): EventBucket
-  /**
-   * Returns the state of the bucket `key`; null: the default bucket. `rule`: the bucket's rule, as in BucketState. If
-   * `rule` is null, the bucket has no rule. If undefined, uses the rule that applied to the bucket's events, if known.
-   * Only for processors that decide by key.
-   */
-  bucket?(key: string | null, rule?: string | null): BucketState
-  /** Returns why `events` wait. The processor decided LATER for them. Only for processors whose plan has `waits`. */
-  waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether the processor delays events on purpose, for example because its options allow it to wait for a server. */
   readonly isWaiting?: boolean
   /** Set while a server that the processor needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
-}
-
-/**
- * Receives a batch and, for each event, the number of its decision, before the events leave the processor. The function
- * must not keep the batch or the decisions. `key`: the fields of the key; if empty, all events share one bucket.
- * `buckets`: the bucket of each event, if known.
- */
-export type SeeDecisions = (
-  batch: EventBatch,
-  decisions: Uint8Array,
-  key: readonly FieldReader[],
-  buckets?: KnownBuckets,
-) => void
-
-/** `ids`: the bucket number of each event; negative: unknown. If `owner` changes, a number may mean another bucket. */
-export interface KnownBuckets {
-  readonly ids: Int32Array
-  readonly owner: number
-}
-
-export interface EventBucket {
-  /** The name of the bucket; null: the default bucket. */
-  readonly bucket: string | null
-  /** The rule of the bucket, as written in the configuration; missing if there is no rule. */
-  readonly rule?: string
 }
 
 /** A server that a processor needs does not reply. `isStuck`: the outage will not end by itself. Times are ISO 8601. */
@@ -145,76 +98,6 @@ export interface ProcessorOutage {
   readonly next_attempt?: string
   /** How events are handled during the outage. */
   readonly meanwhile: string
-}
-
-export interface BucketState {
-  /** The rule of the bucket, as written in the configuration. */
-  readonly rule?: string
-  /** The limit closest to being reached, in `unit` per window. Missing if the limit is shared or unknown. */
-  readonly limit?: number
-  readonly unit?: 'events' | 'bytes' | 'cost'
-  readonly window_ms?: number
-  readonly window_mode?: string
-  /** The amount that has passed in the window. */
-  readonly used?: number
-  /** Start of the open window, ISO 8601; missing if no window is open. */
-  readonly since?: string
-  readonly until?: string
-  /** Set while the server that keeps the counts does not reply. `used` is then from the server's last answer. */
-  readonly outage?: ProcessorOutage
-  readonly discarded_last_hour: number
-  /** Start of `discarded_last_hour`, ISO 8601: an hour ago, or when the throttle got its options, if this is later. */
-  readonly discarded_since: string
-  /** False: `used` is an estimate. */
-  readonly is_exact: boolean
-}
-
-export interface WaitState {
-  /** The processor options that make the events wait, as written in the configuration. */
-  readonly options: readonly string[]
-  /** The buckets for which the events wait, those with most events first. The list may be incomplete. */
-  readonly buckets: readonly BucketWait[]
-}
-
-/** The events that wait for the bucket `key` (null: the default). `since`: when the first event was read, ISO 8601. */
-export interface BucketWait {
-  readonly key: string | null
-  readonly events: number
-  readonly since: string
-}
-
-export interface LiveBucket extends BucketState {
-  readonly key: string | null
-  /**
-   * The bucket's waiting events, and why they wait. Missing if no events wait, or if many other buckets have more
-   * waiting events.
-   */
-  readonly waiting?: BucketWait & Pick<WaitState, 'options'>
-  /** The components that read discarded events; null: the throttle is in shadow mode and discards no events. */
-  readonly discarded_to: readonly string[] | null
-}
-
-export interface KeyCount {
-  /** Null for events without a key. A long key is shortened and ends with a digest of the whole key. */
-  readonly key: string | null
-  readonly passed: number
-  readonly discarded: number
-  /** Missing if the key is shortened. */
-  readonly bucket?: BucketState | undefined
-}
-
-export interface KeyCounts {
-  /** False: the counts are scaled up from a sample. */
-  readonly exact: boolean
-  /** The keys, those with most events first. */
-  readonly keys: readonly KeyCount[]
-  /** As in LiveBucket. */
-  readonly discarded_to?: readonly string[] | null
-}
-
-export interface KeyWatch {
-  /** Stops counting. Returns the busiest keys, at most `most`. */
-  end(most: number): KeyCounts
 }
 
 /** Tries a request once. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */

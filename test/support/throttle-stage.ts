@@ -1,4 +1,5 @@
 import { throttle } from '../../src/components/processors/throttle.js'
+import { keyedOf } from '../../src/components/throttle/keyed-processor.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { type BatchOptions, batchOf, linesOf } from './batches.js'
@@ -65,5 +66,5 @@ export async function throttleStage(options: object, more: ThrottleStageOptions 
     stage.end()
     return left()
   }
-  return { ...made, counters, time, through, left, series, end }
+  return { ...made, processor: keyedOf(made.processor)!, counters, time, through, left, series, end }
 }

@@ -1,4 +1,4 @@
-import type { LiveBucket } from '../../core/component.js'
+import type { LiveBucket } from '../../components/throttle/keyed-processor.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { ask } from '../../daemon/admin/daemon-socket.js'
 import { statusAt } from '../../daemon/admin/daemon-view.js'

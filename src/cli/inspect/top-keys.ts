@@ -1,4 +1,4 @@
-import type { BucketState, KeyCounts } from '../../core/component.js'
+import type { BucketState, KeyCounts } from '../../components/throttle/keyed-processor.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { ask } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'

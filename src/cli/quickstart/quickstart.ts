@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { keyedOf } from '../../components/throttle/keyed-processor.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import type { Running } from '../../daemon/run/run.js'
@@ -123,7 +124,10 @@ class Run {
     stdout.write(announce({ page, configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
     const read = () => metrics.components.get('log')?.received.events ?? 0
     const name = log && printable(basename(log.path))
-    const view = new LiveView({ apps, limit, log: name }, { watch: () => pipeline.taps.watchKeys('limit_apps'), read })
+    const view = new LiveView(
+      { apps, limit, log: name },
+      { watch: () => keyedOf(pipeline.taps.processor('limit_apps'))?.watchKeys(), read },
+    )
     this.#began = systemClock.now()
     this.#view = view
     this.#totals = totals

@@ -1,4 +1,4 @@
-import type { KeyWatch } from '../../core/component.js'
+import type { KeyWatch } from '../../components/throttle/keyed-processor.js'
 import { beginning, displayWidth, padEnd, padStart } from '../../daemon/process/wrap.js'
 import { formatDuration } from '../../lib/units.js'
 

@@ -1,10 +1,11 @@
 import type { ServerResponse } from 'node:http'
+import { keyedOf, type WaitState } from '../../components/throttle/keyed-processor.js'
 import { DISCARDED } from '../../core/processor.js'
 import type { Links } from '../../engine/run/links.js'
 import { sleep } from '../../lib/time.js'
 import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 
-export type Keyed = Pick<Links, 'watchKeys' | 'bucket' | 'waitState' | 'readers'>
+export type Keyed = Pick<Links, 'processor' | 'waiting' | 'readers'>
 
 /** Maximum duration for which keys are counted. */
 export const LONGEST_MS = 60_000
@@ -18,7 +19,7 @@ export async function answerKeys(query: URLSearchParams, keyed: Keyed, response:
     response.writeHead(400).end(`for must be a number of milliseconds, at most ${LONGEST_MS}\n`)
     return
   }
-  const watch = keyed.watchKeys(component)
+  const watch = keyedOf(keyed.processor(component))?.watchKeys()
   if (!watch) {
     response.writeHead(404).end(`${component} has no keys\n`)
     return
@@ -35,10 +36,10 @@ export function answerBucket(query: URLSearchParams, keyed: Keyed, response: Ser
   const component = query.get('component') ?? ''
   const key = query.get('key')
   const rule = query.get('rule') ?? undefined
-  const state = keyed.bucket(component, key, rule === '' ? null : rule)
+  const state = keyedOf(keyed.processor(component))?.bucket(key, rule === '' ? null : rule)
   if (!state) response.writeHead(404).end(`${component} has no keys\n`)
   else {
-    const { options, buckets = [] } = keyed.waitState(component) ?? {}
+    const { options, buckets = [] } = waitState(component, keyed) ?? {}
     const wait = buckets.find(bucket => bucket.key === key)
     const waiting = wait && { waiting: { ...wait, options } }
     sendReply(response, {
@@ -46,6 +47,12 @@ export function answerBucket(query: URLSearchParams, keyed: Keyed, response: Ser
       body: { key, ...state, ...waiting, discarded_to: discardedTo(component, keyed) },
     })
   }
+}
+
+/** Why events wait in a component; undefined if none wait, or the component does not decide by key. */
+export function waitState(component: string, keyed: Keyed): WaitState | undefined {
+  const waiting = keyed.waiting(component)
+  return waiting && keyedOf(keyed.processor(component))?.waitsFor(waiting)
 }
 
 const discardedTo = (component: string, keyed: Keyed) => keyed.readers(`${component}.${DISCARDED}`)

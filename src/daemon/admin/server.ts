@@ -9,7 +9,7 @@ import { sendReply } from '../../net/http/server/respond.js'
 import { answerBy, type Route, type Routes } from '../../net/http/server/router.js'
 import type { ConnectionEvents } from '../../net/limits.js'
 import { type Reports, readiness, type Status, statusOf } from '../status/status.js'
-import { answerBucket, answerKeys } from './keys.js'
+import { answerBucket, answerKeys, waitState } from './keys.js'
 import { streamTap, type Tappable, tapQueryOf } from './tap.js'
 
 const compress = promisify(gzip)
@@ -61,7 +61,7 @@ export async function serveAdmin(
 }
 
 export async function statusNow(reports: Served, { taps }: Tappable, hasTexts = false): Promise<Status> {
-  return statusOf(reports, await reports.metrics.samples(), hasTexts, component => taps.waitState(component))
+  return statusOf(reports, await reports.metrics.samples(), hasTexts, component => waitState(component, taps))
 }
 
 function routesOf(reports: Served, tappable?: Tappable): Routes<Route> {

@@ -24,9 +24,8 @@ const NOTHING = {
   taps: {
     tap: () => undefined,
     outputs: () => [],
-    watchKeys: () => undefined,
-    bucket: () => undefined,
-    waitState: () => undefined,
+    processor: () => undefined,
+    waiting: () => undefined,
     readers: () => [],
   },
   follow: () => () => {},

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import type { WaitState } from '../../core/component.js'
+import type { WaitState } from '../../components/throttle/keyed-processor.js'
 import type { DestinationState } from '../../engine/run/engine.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import type { Wait } from '../../engine/run/measure/waits.js'

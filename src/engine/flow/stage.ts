@@ -1,5 +1,5 @@
 import { Transform, type TransformCallback } from 'node:stream'
-import type { Processor, WaitState } from '../../core/component.js'
+import type { Processor } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import type { Share } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -156,9 +156,9 @@ export class Stage extends Transform {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
-  /** Why undecided events wait; undefined if none wait, or the processor does not say. */
-  get waitState(): WaitState | undefined {
-    return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
+  /** The undecided events that wait; undefined if none wait. */
+  get waitingBatches(): Iterable<EventBatch> | undefined {
+    return this.#waiting?.isEmpty === false ? this.#waiting.batches() : undefined
   }
 
   /** From now on, waiting events are passed to the successor, given back or decided. See WaitingEvents. */

@@ -1,4 +1,4 @@
-import type { BucketState, KeyWatch, Processor, ProcessorOutage, WaitState } from '../../core/component.js'
+import type { Processor, ProcessorOutage } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { FanOut, type Input, type Tap } from '../flow/fan-out.js'
@@ -106,16 +106,6 @@ export class Links {
     if (place) place.observer = observer
   }
 
-  /** Starts counting a component's decisions by key; undefined if it does not decide by key. */
-  watchKeys(component: string): KeyWatch | undefined {
-    return this.processor(component)?.watchKeys?.()
-  }
-
-  /** The state of a component's bucket; undefined if it has none. */
-  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
-    return this.processor(component)?.bucket?.(key, rule)
-  }
-
   /** The processors whose server does not reply, and the processors that take too long for a batch. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#processors].flatMap(([id, { stage, processor }]) => {
@@ -124,8 +114,8 @@ export class Links {
     })
   }
 
-  /** Why events wait in a component; undefined if none wait, or the component does not say. */
-  waitState(component: string): WaitState | undefined {
-    return this.#processors.get(component)?.stage.waitState
+  /** The events for which a processor has decided LATER; undefined if none wait. */
+  waiting(processor: string): Iterable<EventBatch> | undefined {
+    return this.#processors.get(processor)?.stage.waitingBatches
   }
 }

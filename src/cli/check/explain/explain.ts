@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { LiveBucket } from '../../../core/component.js'
+import type { LiveBucket } from '../../../components/throttle/keyed-processor.js'
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'

@@ -1,4 +1,4 @@
-import type { BucketState, LiveBucket } from '../../../core/component.js'
+import type { BucketState, LiveBucket } from '../../../components/throttle/keyed-processor.js'
 import type { Finding } from '../../../core/explain.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import { discardedText } from '../../inspect/discarded-text.js'

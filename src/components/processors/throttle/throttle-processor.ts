@@ -1,15 +1,4 @@
-import type {
-  BucketState,
-  EventBucket,
-  HandoverState,
-  KeyCount,
-  KeyWatch,
-  Processor,
-  ProcessorContext,
-  ProcessorOutage,
-  SeeDecisions,
-  WaitState,
-} from '../../../core/component.js'
+import type { HandoverState, ProcessorContext, ProcessorOutage } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
@@ -23,6 +12,15 @@ import { BusiestKeys } from '../../throttle/counts/busiest-keys.js'
 import { MissingKey } from '../../throttle/counts/missing-key.js'
 import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS, TOO_LATE } from '../../throttle/decisions.js'
+import type {
+  BucketState,
+  EventBucket,
+  KeyCount,
+  KeyedProcessor,
+  KeyWatch,
+  SeeDecisions,
+  WaitState,
+} from '../../throttle/keyed-processor.js'
 import type { Rule } from '../../throttle/rules/rule.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'
 import { bucketState } from './bucket-state.js'
@@ -59,7 +57,7 @@ export interface ThrottleParts {
   readonly inEventTime?: InEventTime | undefined
 }
 
-export class ThrottleProcessor implements Processor {
+export class ThrottleProcessor implements KeyedProcessor {
   readonly #clock: Clock
   readonly #options: ThrottleOptions
   /** The decider. Undefined if other daemons share the limit. */

@@ -1,10 +1,10 @@
-import type { KeyCount, KeyCounts } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import type { Clock } from '../../../lib/time.js'
 import { BucketKey } from '../buckets/bucket-key.js'
 import { bucketName } from '../buckets/bucket-name.js'
 import { isCounted, isLost } from '../decisions.js'
+import type { KeyCount, KeyCounts } from '../keyed-processor.js'
 import { EventSampler } from './event-sampler.js'
 
 /** Maximum number of events inspected per second. If there are more, only a sample is inspected. */

@@ -1,6 +1,6 @@
+import type { EventBucket } from '../../../components/throttle/keyed-processor.js'
 import { encodedEvent } from '../../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
-import type { EventBucket } from '../../../core/component.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { eventIdBytes } from '../../../core/event/event-id.js'

@@ -1,5 +1,5 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { BucketState, Processor, SeeDecisions } from '../../../core/component.js'
+import type { BucketState, KeyedProcessor, SeeDecisions } from '../../../components/throttle/keyed-processor.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
@@ -129,11 +129,11 @@ export class ThrottleWatch {
   #bytes: number
   #counts: KeyCounts
   #options: ThrottleOptions
-  #processor: Processor
+  #processor: KeyedProcessor
   #stop: (() => void) | undefined
   readonly #trials = new Map<string, Trial>()
 
-  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: TimerClock) {
+  constructor(options: ThrottleOptions, processor: KeyedProcessor, bytes: number, clock: TimerClock) {
     this.#clock = clock
     this.#bytes = bytes
     this.#options = options
@@ -151,7 +151,7 @@ export class ThrottleWatch {
     return Math.floor(this.#bytes / TRIALS_PART / MOST_TRIALS)
   }
 
-  readonly #decided = () => this.#processor.decided ?? 0
+  readonly #decided = () => this.#processor.decided
 
   readonly #see: SeeDecisions = (batch, decisions, key, buckets) => {
     this.#counts.see(batch, decisions, key, buckets)
@@ -164,11 +164,11 @@ export class ThrottleWatch {
   }
 
   #attach(): void {
-    this.#stop = this.#processor.watchDecisions?.(this.#see)
+    this.#stop = this.#processor.watchDecisions(this.#see)
   }
 
   /** Continues, after a reload, with the new throttle of the same id. */
-  follow(options: ThrottleOptions, processor: Processor, bytes: number): void {
+  follow(options: ThrottleOptions, processor: KeyedProcessor, bytes: number): void {
     const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
     this.#options = options
     this.#bytes = bytes
@@ -251,7 +251,7 @@ export class ThrottleWatch {
       searched++
       isCounted ||= named.key === name
       if (!isWanted(named.key)) continue
-      const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
+      const state = named.isName ? undefined : this.#processor.bucket(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
       // For a window longer than a minute, only the events of one minute are used.
@@ -284,7 +284,7 @@ export class ThrottleWatch {
   /** Undefined if nothing is known about the bucket. `isOnly`: whether the view has no other bucket. */
   #uncounted(key: string, isOnly: boolean): ThrottleView['uncounted'] {
     if (this.#options.key_field.length === 0) return undefined
-    const state = this.#processor.bucket?.(key)
+    const state = this.#processor.bucket(key)
     if (!state || !(isOnly || state.used || state.discarded_last_hour)) return undefined
     // The reason of an outage may quote the server.
     const { outage: _, ...known } = state

@@ -1,4 +1,5 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { keyedOf } from '../../../components/throttle/keyed-processor.js'
 import type { Followed } from '../../../daemon/run/page-wing.js'
 import { componentsOf } from '../../../engine/config/inputs.js'
 import type { Config } from '../../../engine/config/load.js'
@@ -72,11 +73,11 @@ export class PageWatch {
     }
     for (const processor of config.processors) {
       const { id } = processor
-      const at = links.processor(id)
+      const keyed = keyedOf(links.processor(id))
       const evidence = this.#of(processor)
       evidence.follow({
         reasons: processor.definition.reasons ?? {},
-        bucketOf: (batch, i) => at?.bucketOf?.(batch, i),
+        bucketOf: (batch, i) => keyed?.bucketOf(batch, i),
       })
       this.#observe(links, id, evidence)
     }
@@ -109,8 +110,8 @@ export class PageWatch {
   #followThrottles(): void {
     const { processors = [] } = this.#config ?? {}
     const throttles = processors.flatMap(({ id, options }) => {
-      const processor = this.#links?.processor(id)
-      return processor?.watchDecisions ? [{ id, processor, options: options as ThrottleOptions }] : []
+      const processor = keyedOf(this.#links?.processor(id))
+      return processor ? [{ id, processor, options: options as ThrottleOptions }] : []
     })
     const share = (this.#memory * COUNTS_SHARE) / Math.max(1, throttles.length)
     const ids = new Set(throttles.map(({ id }) => id))

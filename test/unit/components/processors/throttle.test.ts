@@ -3,6 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { parse } from 'yaml'
 import { throttle } from '../../../../src/components/processors/throttle.js'
+import { keyedOf } from '../../../../src/components/throttle/keyed-processor.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
@@ -212,9 +213,10 @@ t.test('the schema refuses what makes no sense, and its example runs', async t =
 t.test('keys are counted while somebody looks, by each who does', async t => {
   const { processor, through, time } = await throttleOf({ limit: 2, key_field: '.app' })
   await through(app('a'))
-  const first = processor.watchKeys!()
+  const keyed = keyedOf(processor)!
+  const first = keyed.watchKeys()
   await through(app('a'), app('a'), app('b'))
-  const second = processor.watchKeys!()
+  const second = keyed.watchKeys()
   time.now = 1000
   await through(app('b'))
   t.match(first.end(10).keys, [

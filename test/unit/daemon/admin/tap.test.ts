@@ -53,9 +53,8 @@ function watching(
   let there = true
   const taps: Taps = {
     outputs: () => query.outputs ?? ['app'],
-    watchKeys: () => undefined,
-    waitState: () => undefined,
-    bucket: () => undefined,
+    processor: () => undefined,
+    waiting: () => undefined,
     readers: () => [],
     tap(output, tap) {
       if (output !== 'app' || !there) return undefined

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { DISCARD, PASS } from '../../../../src/components/throttle/decisions.js'
-import type { Processor, SeeDecisions } from '../../../../src/core/component.js'
+import type { KeyedProcessor, SeeDecisions } from '../../../../src/components/throttle/keyed-processor.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Config } from '../../../../src/engine/config/load.js'
 import type { Links } from '../../../../src/engine/run/links.js'
@@ -260,11 +260,13 @@ longTest('50 throttles with 100,000 keys stay within the memory of the page', as
   const key = [readerOf('.app', wanted)]
   const seen: SeeDecisions[] = []
   const processor = {
+    watchKeys: () => {},
+    decided: 0,
     watchDecisions: (see: SeeDecisions) => {
       seen.push(see)
       return () => {}
     },
-  } as unknown as Processor
+  } as unknown as KeyedProcessor
   const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app' }) as ThrottleOptions
   const ids = Array.from({ length: 50 }, (_, n) => `lim${n}`)
   const config = {

@@ -72,9 +72,8 @@ async function opened(t: Test, page = `{ listen: '${HOST}:0' }`) {
   const links = {
     tap,
     outputs: () => ['in'],
-    watchKeys: nothing,
-    bucket: nothing,
-    waitState: nothing,
+    processor: nothing,
+    waiting: nothing,
     readers: () => [],
   }
   const served = new StatusPage(
