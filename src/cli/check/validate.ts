@@ -1,7 +1,7 @@
-import { accessSync, constants, statSync } from 'node:fs'
+import { constants, statSync } from 'node:fs'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
-import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '../../core/errors.js'
+import { ConfigError, errorText, formatProblem, type Problem } from '../../core/errors.js'
 import { type CachedRevision, cachedRevision } from '../../daemon/fleet/revision-cache.js'
 import { completed } from '../../daemon/managed/local-part.js'
 import type { Io } from '../../daemon/process/command-line.js'
@@ -20,6 +20,7 @@ import { exposureOf, thisUser } from '../../engine/run/state/exposure.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
+import { refusalOf } from '../../lib/files/refusal.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { printableText } from '../../lib/printable.js'
@@ -245,14 +246,9 @@ function isReachable(listen: ListenAddress | undefined): boolean {
 
 /** A warning if this user cannot use an existing data_dir. */
 function refusedDataDir(dataDir: string): string | undefined {
-  try {
-    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
-    return undefined
-  } catch (error) {
-    const code = errorCode(error)
-    if (code !== 'EACCES' && code !== 'EROFS') return undefined
-    return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); check that the user of the daemon has access`
-  }
+  const code = refusalOf(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
+  if (code !== 'EACCES' && code !== 'EROFS') return undefined
+  return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); check that the user of the daemon has access`
 }
 
 /**

@@ -1,7 +1,7 @@
-import { accessSync, constants } from 'node:fs'
+import { constants } from 'node:fs'
 import { dirname } from 'node:path'
-import { errorCode } from '../../core/errors.js'
 import { realpathSync, statSync } from '../../lib/files/disk/disk.js'
+import { refusalOf } from '../../lib/files/refusal.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { MachineFault } from './finding.js'
 import { dropIn, groupsOfMachine, type Unit, type User } from './unit.js'
@@ -29,7 +29,8 @@ function adviceOn(access: NonNullable<MachineFault['access']>, what: string, use
   const isDynamic = unit?.DynamicUser === 'yes'
   if (what.includes('(EROFS)')) {
     // Here, outside of the unit, its options do not apply.
-    if (unit && !isReadOnly(path)) return ['Let the unit write there:', ...dropIn(unit, 'ReadWritePaths', path)]
+    if (unit && refusalOf(path, constants.W_OK) !== 'EROFS')
+      return ['Let the unit write there:', ...dropIn(unit, 'ReadWritePaths', path)]
     return ['Mount the file system for writing, or set another path:', `mount -o remount,rw "$(stat -c %m ${word})"`]
   }
   for (let at = dirname(path), below = path; at !== below; below = at, at = dirname(at)) {
@@ -68,15 +69,6 @@ function giveGroup(word: string, { groups: [gid = 0] }: User, unit: Unit | undef
   const group = unit?.SupplementaryGroups?.split(' ')[0] || nameOf(gid)
   if (group || unit?.DynamicUser !== 'yes') return [`chgrp ${group ?? gid} ${word}`]
   return [`groupadd -fr ${NEW_GROUP}`, `chgrp ${NEW_GROUP} ${word}`, ...dropIn(unit, 'SupplementaryGroups', NEW_GROUP)]
-}
-
-function isReadOnly(path: string): boolean {
-  try {
-    accessSync(path, constants.W_OK)
-    return false
-  } catch (error) {
-    return errorCode(error) === 'EROFS'
-  }
 }
 
 const nameOf = (gid: number): string | undefined => groupsOfMachine().find(([, id]) => id === gid)?.[0]

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { accessSync, constants, existsSync, statfsSync, watch } from 'node:fs'
+import { constants, existsSync, statfsSync, watch } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { DetailedPeerCertificate, PeerCertificate } from 'node:tls'
 import { components } from '../../components/list.js'
@@ -9,6 +9,7 @@ import type { Config } from '../../engine/config/load.js'
 import { DeadLetterStock } from '../../engine/run/dead-letter/stock.js'
 import { pathOf } from '../../engine/run/state/inventory.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
+import { refusalOf } from '../../lib/files/refusal.js'
 import { nodeTls } from '../../lib/network/node-tls.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { systemClock } from '../../lib/time.js'
@@ -76,12 +77,8 @@ function factsOf({ sources, destinations }: Config): Facts {
 function unwritable(file: string): MachineFault[] {
   const path = existing(file)
   const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
-  try {
-    if (fileSystems.mountOf(file) === undefined) accessSync(path, bits)
-    return []
-  } catch (error) {
-    return refused(`this user cannot write ${file}: ${path} (${errorCode(error)})`, { path, bits })
-  }
+  const code = refusalOf(path, bits)
+  return code === undefined ? [] : refused(`this user cannot write ${file}: ${path} (${code})`, { path, bits })
 }
 
 /** The path, or the nearest folder above it that exists. */
