@@ -54,10 +54,8 @@ export const commands: readonly Command[] = [
       { title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' },
       { title: 'does every receiver accept the key?', line: 'sluice validate --online /etc/sluice/sluice.yaml' },
     ],
-    async run({ options: { config, online }, operands }, io) {
-      const { validate } = await import('./check/validate.js')
-      return validate([config, ...operands], io.env, io, undefined, online)
-    },
+    run: async ({ options: { config, online }, operands }, io) =>
+      (await import('./check/validate.js')).validate([config, ...operands], io.env, io, undefined, online),
   }),
   ...inspectCommands,
   command({
@@ -183,10 +181,7 @@ export const commands: readonly Command[] = [
         line: 'sluice simulate --limit 100 --window 1s --key .app --time .timestamp app.log',
       },
     ],
-    async run({ options, operands }, io) {
-      const { simulate } = await loadSimulation()
-      return simulate(options, operands, io)
-    },
+    run: async ({ options, operands }, io) => (await loadSimulation()).simulate(options, operands, io),
   }),
   command({
     name: 'throttle',

@@ -51,10 +51,7 @@ export const apiCommands: readonly Command[] = [
     ],
     options: CONNECTION,
     examples: [{ title: 'pipelines and their daemons', line: 'sluice fleet' }],
-    async run({ options }, io) {
-      const { fleet } = await (await loadService()).loadFleet()
-      return fleet(options, io)
-    },
+    run: async ({ options }, io) => (await (await loadService()).loadFleet()).fleet(options, io),
   }),
   command({
     name: 'api whoami',
@@ -140,9 +137,8 @@ export const apiCommands: readonly Command[] = [
     options: CONNECTION,
     operands: id('The service account.'),
     examples: [{ title: 'a key that others may know', line: 'sluice api revoke ID' }],
-    async run({ options, operands }, io) {
-      return (await load()).withClient(options, io, client => client.serviceAccounts.revoke(operands[0]!))
-    },
+    run: async ({ options, operands }, io) =>
+      (await load()).withClient(options, io, client => client.serviceAccounts.revoke(operands[0]!)),
   }),
   command({
     name: 'api publish',
@@ -204,11 +200,8 @@ export const apiCommands: readonly Command[] = [
       options: CONNECTION,
       operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'The name of the feature: throttle.' },
       examples: [{ title: 'for pipelines with a throttle', line: `sluice api ${name} throttle` }],
-      async run({ options, operands }, io) {
-        return (await load()).withClient(options, io, client =>
-          client.accounts.setFeature(operands[0]!, name === 'enable'),
-        )
-      },
+      run: async ({ options, operands }, io) =>
+        (await load()).withClient(options, io, client => client.accounts.setFeature(operands[0]!, name === 'enable')),
     }),
   ),
   command({

@@ -181,9 +181,7 @@ export const inspectCommands: readonly Command[] = [
       },
       { title: 'which events does a throttle discard?', line: 'sluice tap limit_app --discarded --limit 5' },
     ],
-    async run({ options, operands }, io) {
-      const { tap } = await import('../inspect/tap.js')
-      return tap({ ...options, component: operands[0] }, io)
-    },
+    run: async ({ options, operands }, io) =>
+      (await import('../inspect/tap.js')).tap({ ...options, component: operands[0] }, io),
   }),
 ]

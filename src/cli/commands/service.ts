@@ -19,10 +19,7 @@ export const serviceCommands: readonly Command[] = [
     ],
     options: { config: SERVICE },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
-    async run({ options }, io) {
-      const { serve } = await (await loadService()).loadServe()
-      return serve({ configPath: options.config }, io)
-    },
+    run: async ({ options }, io) => (await (await loadService()).loadServe()).serve({ configPath: options.config }, io),
   }),
   command({
     name: 'admin init',
