@@ -1,6 +1,5 @@
 import type { LiveBucket } from '../../components/throttle/keyed-processor.js'
-import { textOf } from '../../daemon/admin/ask-socket.js'
-import { ask } from '../../daemon/admin/daemon-socket.js'
+import { askJson } from '../../daemon/admin/daemon-socket.js'
 import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import type { Finding } from '../../page/server/watch/find.js'
@@ -13,9 +12,7 @@ export const liveDaemon: AskDaemon = {
     const query = new URLSearchParams({ component })
     if (key !== null) query.set('key', key)
     if (rule !== undefined) query.set('rule', rule ?? '')
-    const answer = await ask(socketPath(dataDir), `/bucket?${query}`)
-    const text = await textOf(answer)
-    return answer.statusCode === 200 ? (JSON.parse(text) as LiveBucket) : undefined
+    return askJson(socketPath(dataDir), `/bucket?${query}`)
   },
 
   async problems(dataDir): Promise<ReadonlyMap<string, string>> {
@@ -29,8 +26,6 @@ export const liveDaemon: AskDaemon = {
 
   async past(dataDir, fields): Promise<Finding | undefined> {
     const query = new URLSearchParams({ q: JSON.stringify(fields), limit: '20' })
-    const answer = await ask(socketPath(dataDir), `/api/v1/find?${query}`)
-    const text = await textOf(answer)
-    return answer.statusCode === 200 ? (JSON.parse(text) as Finding) : undefined
+    return askJson(socketPath(dataDir), `/api/v1/find?${query}`)
   },
 }

@@ -1,6 +1,5 @@
 import type { BucketState, KeyCounts } from '../../components/throttle/keyed-processor.js'
-import { textOf } from '../../daemon/admin/ask-socket.js'
-import { ask } from '../../daemon/admin/daemon-socket.js'
+import { askJson } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'
 import { LONGEST_MS } from '../../daemon/admin/keys.js'
 import { wrap } from '../../daemon/process/wrap.js'
@@ -42,11 +41,8 @@ async function keysOfOne(
 ): Promise<ThrottleKeys | undefined> {
   const ms = Math.min(LONGEST_MS, Math.max(1, Math.round(forMs)))
   const query = new URLSearchParams({ component: id, for: String(ms) })
-  const answer = await ask(socket, `/keys?${query}`, signal)
-  const text = await textOf(answer)
-  // A reload may have removed the throttle.
-  if (answer.statusCode !== 200) return undefined
-  const counts = JSON.parse(text) as KeyCounts
+  const counts = await askJson<KeyCounts>(socket, `/keys?${query}`, signal)
+  if (!counts) return undefined
   const counted = hasPage ? await countedKeys(socket, id, counts, signal) : undefined
   return { id, seconds: ms / 1000, ...counts, ...(counted && { counted }) }
 }
@@ -59,11 +55,9 @@ async function countedKeys(
   signal: AbortSignal,
 ): Promise<ThrottleKeys['counted']> {
   const query = new URLSearchParams(keys.slice(0, SHOWN_KEYS).map(({ key }): [string, string] => ['key', key ?? '']))
-  const answer = await ask(socket, `/api/v1/throttles/${encodeURIComponent(id)}?${query}`, signal)
-  const text = await textOf(answer)
-  if (answer.statusCode !== 200) return undefined
-  const { keys: counted } = JSON.parse(text) as Pick<ThrottleView, 'keys'>
-  return new Map(counted.map(one => [one.key, one]))
+  const path = `/api/v1/throttles/${encodeURIComponent(id)}?${query}`
+  const view = await askJson<Pick<ThrottleView, 'keys'>>(socket, path, signal)
+  return view && new Map(view.keys.map(one => [one.key, one]))
 }
 
 /** For each throttle that had events: a table of its busiest keys, with the state of their buckets. */

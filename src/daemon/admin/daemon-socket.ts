@@ -1,12 +1,15 @@
-import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
+import { constants, existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import { dataDirOf } from '../../engine/config/load.js'
 import { userConfigs, userState } from '../../engine/config/user-folders.js'
+import { fileIdentity } from '../../lib/files/final-path.js'
+import { machineText } from '../../lib/files/machine-text.js'
+import { refusalOf } from '../../lib/files/refusal.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { type Io, pathIn, UsageError } from '../process/command-line.js'
-import { askSocket } from './ask-socket.js'
+import { askSocket, textOf } from './ask-socket.js'
 import { socketPath } from './socket.js'
 
 export interface DaemonOptions {
@@ -48,28 +51,8 @@ const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
 /** Sockets of local daemons that this user may connect to. Empty except on Linux, because only Linux lists sockets. */
 function runningSockets(): string[] {
-  const mayAsk = (path: string) => {
-    try {
-      accessSync(path, constants.W_OK)
-      return true
-    } catch {
-      return false
-    }
-  }
-  try {
-    const paths = [...readFileSync('/proc/net/unix', 'utf8').matchAll(LISTENING)].map(([, path]) => path!)
-    return [...new Set(paths)].filter(mayAsk).sort()
-  } catch {
-    return []
-  }
-}
-
-/**
- * Identifies a socket, because several paths may lead to it (systemd links folders). Undefined if the socket is gone.
- */
-function inodeOf(path: string): string | undefined {
-  const stat = statSync(path, { throwIfNoEntry: false })
-  return stat && `${stat.dev}:${stat.ino}`
+  const paths = [...machineText('/proc/net/unix').matchAll(LISTENING)].map(([, path]) => path!)
+  return [...new Set(paths)].filter(path => refusalOf(path, constants.W_OK) === undefined).sort()
 }
 
 /** Describes the daemons other than the one at a default path. `command`: a command that inspects them. */
@@ -82,7 +65,8 @@ export interface OtherDaemons {
 export function otherDaemons(options: DaemonOptions, found: string, env: Io['env']): OtherDaemons | undefined {
   const { config, socket } = selected(options, env)
   if (config !== undefined || socket !== undefined) return undefined
-  const others = runningSockets().filter(path => ![inodeOf(found), undefined].includes(inodeOf(path)))
+  // Several paths may lead to a socket, because systemd links folders.
+  const others = runningSockets().filter(path => fileIdentity(path) !== fileIdentity(found))
   const [only, ...more] = others
   if (only === undefined) return undefined
   if (more.length === 0)
@@ -122,6 +106,13 @@ export async function ask(socket: string, path: string, signal?: AbortSignal): P
   } catch (error) {
     throw new Error(advice(socket, error), { cause: error })
   }
+}
+
+/** Asks the daemon for JSON. Undefined if it answers with an error, for example because a reload removed a component. */
+export async function askJson<T>(socket: string, path: string, signal?: AbortSignal): Promise<T | undefined> {
+  const answer = await ask(socket, path, signal)
+  const text = await textOf(answer)
+  return answer.statusCode === 200 ? (JSON.parse(text) as T) : undefined
 }
 
 function advice(socket: string, error: unknown): string {

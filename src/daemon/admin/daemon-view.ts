@@ -4,8 +4,7 @@ import type { Io } from '../process/command-line.js'
 import { beginning, displayWidth, ending, padEnd, padStart } from '../process/wrap.js'
 import { Series } from '../status/series.js'
 import type { Status } from '../status/status.js'
-import { textOf } from './ask-socket.js'
-import { ask } from './daemon-socket.js'
+import { askJson } from './daemon-socket.js'
 
 export interface DaemonView extends Omit<Status, 'at' | 'series'> {
   /** Seconds of this process's monotonic clock. */
@@ -27,9 +26,8 @@ const ANSWER_MS = 10_000
 export async function statusAt(socket: string, ms = ANSWER_MS): Promise<Status> {
   const limit = deadline(ms)
   try {
-    const answer = await ask(socket, '/status', limit.signal)
-    const text = await textOf(answer)
-    if (answer.statusCode === 200) return JSON.parse(text) as Status
+    const status = await askJson<Status>(socket, '/status', limit.signal)
+    if (status) return status
     throw new Error(`the daemon at ${socket} runs another release than this command: restart the daemon`)
   } finally {
     limit.clear()
