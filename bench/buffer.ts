@@ -5,7 +5,7 @@ import { JSON_OBJECTS } from '../src/core/codecs/json.js'
 import { Ack } from '../src/core/event/ack.js'
 import { EventBatch } from '../src/core/event/batch.js'
 import type { Origin } from '../src/core/event/origin.js'
-import { type DeliveryOptions, deliveryOptionsWith, LOCAL } from '../src/core/options/delivery-options.js'
+import { type DeliveryOptions, deliveryOptionsWith, LOCAL_DEFAULTS } from '../src/core/options/delivery-options.js'
 import { ComponentCounters } from '../src/engine/flow/counters.js'
 import { Delivery } from '../src/engine/flow/delivery/delivery.js'
 import { DiskBuffer } from '../src/engine/flow/disk-buffer/disk-buffer.js'
@@ -88,7 +88,7 @@ async function open(folder: string, works: boolean): Promise<Run> {
 }
 
 function delivered(): DeliveryOptions {
-  return deliveryOptionsWith(LOCAL).parse({}) as DeliveryOptions
+  return deliveryOptionsWith(LOCAL_DEFAULTS).parse({}) as DeliveryOptions
 }
 
 /** Puts all events in, at the pace that the budget of a source allows; resolves when all are acknowledged. */

@@ -5,7 +5,7 @@ import { pino } from 'pino'
 import type { PostgresOptions } from '../src/engine/config/store-options.js'
 import { systemClock } from '../src/lib/time.js'
 import { Grants } from '../src/service/api/domain/accounts/grants.js'
-import { ALONE } from '../src/service/api/nodes.js'
+import { SINGLE_NODE } from '../src/service/api/nodes.js'
 import { openPostgres } from '../src/service/api/store/postgres.js'
 import { openSqlite } from '../src/service/api/store/sqlite.js'
 import type { Store } from '../src/service/api/store/store.js'
@@ -48,7 +48,7 @@ const bytes = Buffer.from('x')
 const body = { bytes, size: 1, content: 'lines', peer: undefined } as const
 let idempotency: unknown = 'of a file of its own'
 if (url) {
-  const keys = await IdempotencyKeys.open(store, { clock: systemClock, log, secret: bytes, nodes: ALONE })
+  const keys = await IdempotencyKeys.open(store, { clock: systemClock, log, secret: bytes, nodes: SINGLE_NODE })
   const [account, pipeline] = ['bench', randomBytes(12).toString('hex')]
   const take = async () => ({ received: 1 })
   idempotency = await measured(n => keys.once({ account, pipeline, key: `${n}`, body, noRoom: undefined }, take))

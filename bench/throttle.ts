@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { BucketKey } from '../src/components/throttle/buckets/bucket-key.js'
-import { keyOf } from '../src/components/throttle/buckets/key-table.js'
+import { hashedKey } from '../src/components/throttle/buckets/key-table.js'
 import { createClockDecider } from '../src/components/throttle/decider.js'
 import { EventTiming } from '../src/components/throttle/event/timing.js'
 import type { WindowMode } from '../src/components/throttle/limit.js'
@@ -44,7 +44,7 @@ function cpuSeconds(): number {
 /** Takes of 1,000 keys as bytes; the time moves on by a millisecond every 2,000. */
 function takes(mode: WindowMode): number {
   const limiter = new Limiter(limiterOptions(mode), new ClockTiming())
-  const keys = Array.from({ length: KEYS }, (_, i) => keyOf(Buffer.from(`app-${i}`), limiter.seed))
+  const keys = Array.from({ length: KEYS }, (_, i) => hashedKey(Buffer.from(`app-${i}`), limiter.seed))
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; ) {

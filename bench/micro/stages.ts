@@ -5,7 +5,7 @@ import type { Codec } from '../../src/core/codec.js'
 import { encodeLines, RawEncoder } from '../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../src/core/codecs/json.js'
 import { codecOf } from '../../src/core/codecs/list.js'
-import { PLAIN_TEXT } from '../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../src/core/codecs/text.js'
 import { compileCondition } from '../../src/core/condition/condition.js'
 import { parseCondition } from '../../src/core/condition/parse.js'
 import { Ack } from '../../src/core/event/ack.js'
@@ -74,9 +74,9 @@ scanned.scan()
 
 const ONE_RULE_A_KEY = Array.from({ length: 1000 }, (_, n) => ({ key: `app-${String(n).padStart(4, '0')}`, limit: 90 }))
 
-const text = batchOf(frameOf(LOGFMT_LINES), PLAIN_TEXT)
+const text = batchOf(frameOf(LOGFMT_LINES), TEXT_LINES)
 /** The same bytes as text: 44 quotes in every line. */
-const quotes = batchOf(FRAME, PLAIN_TEXT)
+const quotes = batchOf(FRAME, TEXT_LINES)
 
 const CSV = { columns: ['ts', 'level', 'host', 'app', 'method', 'path', 'status', 'took', 'msg'] }
 const csv = batchOf(frameOf(CSV_LINES), codecOf('csv', CSV)!)

@@ -3,13 +3,13 @@ import { dispatch } from '../daemon/process/dispatch.js'
 import { apiCommands } from './commands/api.js'
 import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
-import { run } from './commands/run.js'
+import { runCommand } from './commands/run.js'
 import { serviceCommands } from './commands/service.js'
 import { loadSimulation } from './wings.js'
 
 /** Every command. Help, completion and the manual page are generated from this table. */
 export const commands: readonly Command[] = [
-  run,
+  runCommand,
   command({
     name: 'init',
     summary: 'Looks at this machine, and writes a configuration.',
@@ -214,7 +214,7 @@ export const commands: readonly Command[] = [
         line: `sluice throttle --limit 9 --window 1s --exclude "if (.level equal 'error')"`,
       },
     ],
-    run: async ({ options }, io) => (await loadSimulation()).throttle(options, io),
+    run: async ({ options }, io) => (await loadSimulation()).throttleLines(options, io),
   }),
   command({
     name: 'resend',

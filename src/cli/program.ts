@@ -5,7 +5,7 @@ import { isTolerated } from '../daemon/process/faults.js'
 import { textStderr } from '../daemon/process/stderr.js'
 import { type FileSystems, fileSystems } from '../lib/files/disk/file-systems.js'
 import { nodeProblem } from '../lib/version.js'
-import { run } from './commands/run.js'
+import { runCommand } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
@@ -18,7 +18,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const args = argv.slice(2)
   const output = textStderr(stderr, env)
   // Without the modules of the other commands, the daemon starts sooner.
-  let commands: readonly Command[] = [run]
+  let commands: readonly Command[] = [runCommand]
 
   process.on('uncaughtException', error => {
     if (isTolerated(error)) return
@@ -47,7 +47,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   }
   const problem = nodeProblem()
   if (problem) stderr.write(`sluice: ${problem}\n`)
-  if (args[0] !== run.name) ({ commands } = await import('./commands.js'))
+  if (args[0] !== runCommand.name) ({ commands } = await import('./commands.js'))
   if (args[0] === 'complete') {
     const { complete } = await import('./complete.js')
     process.exitCode = await complete(args.slice(1), commands, io).catch(() => EXIT.failed)

@@ -22,7 +22,7 @@ import { flatten } from './processors/flatten.js'
 import { parse } from './processors/parse.js'
 import { redact } from './processors/redact.js'
 import { reduce } from './processors/reduce.js'
-import { route } from './processors/route.js'
+import { routeProcessor } from './processors/route.js'
 import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
@@ -46,7 +46,7 @@ export const components: readonly AnyDefinition[] = [
   parse,
   redact,
   edit,
-  route,
+  routeProcessor,
   explode,
   flatten,
   script,

@@ -238,14 +238,16 @@ const NO_SLOTS = new Int32Array(0)
 export const NEWLINE = Buffer.from('\n')
 
 /** The first byte of a UTF-8 byte order mark. */
-export const MARK = 0xef
+export const BYTE_ORDER_MARK = 0xef
 
 /**
  * Returns where the text of the line begins. If the line begins with a byte order mark, the text begins after the mark.
  * Editors write the mark at the start of a file. In joined files, any line can begin with the mark.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
-  return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start
+  return b[start] === BYTE_ORDER_MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf
+    ? start + 3
+    : start
 }
 
 function writeText(text: string, to: ByteSink): void {

@@ -1,11 +1,11 @@
-import { compileFormat, LONGEST_TIME, type ReadTime, type TimeReader, timeOf } from '../lib/formats/strptime.js'
+import { compileFormat, LONGEST_TIME, type ReadTime, type TimeParser, timeOf } from '../lib/formats/strptime.js'
 
 /** The named time formats, and a format that tries all of these. */
 
 const ISO =
   /^\s*([+-]?\d{4,6})-?(\d\d)-?(\d\d)(?:[Tt ]+(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d{1,9})\d*)?)?)?\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$/i
 
-const iso: TimeReader = (text, zone, wall) => {
+const iso: TimeParser = (text, zone, wall) => {
   const found = text.length > LONGEST_TIME ? null : ISO.exec(text)
   if (!found) return undefined
   const [, Y, m, d, H = '0', M = '0', S = '0', f = '', z = ''] = found
@@ -13,7 +13,7 @@ const iso: TimeReader = (text, zone, wall) => {
 }
 
 /** Reads the time since the epoch, as a number of seconds times 10^`digits`. */
-function epoch(digits: number): TimeReader {
+function epoch(digits: number): TimeParser {
   return text => {
     const [, sign = '', whole = '', rest = ''] = /^\s*(-?)(\d{1,24})(?:\.(\d{1,24}))?\s*$/.exec(text) ?? []
     if (whole === '') return undefined
@@ -36,7 +36,7 @@ function epochTime(sign: string, seconds: string, digits: string): ReadTime | un
 const EPOCHS = [epoch(0), epoch(3), epoch(6), epoch(9)]
 
 /** Seconds, milliseconds, microseconds or nanoseconds, whichever gives a time between 1973 and 5138. */
-const anyEpoch: TimeReader = (text, zone, wall) => {
+const anyEpoch: TimeParser = (text, zone, wall) => {
   const digits = /^\s*-?(\d+)/.exec(text)?.[1]?.length ?? 0
   // Fewer digits are more likely a year or another number.
   if (digits < 9) return undefined
@@ -44,7 +44,7 @@ const anyEpoch: TimeReader = (text, zone, wall) => {
 }
 
 const firstOf =
-  (readers: readonly TimeReader[]): TimeReader =>
+  (readers: readonly TimeParser[]): TimeParser =>
   (text, zone, wall) => {
     for (const read of readers) {
       const time = read(text, zone, wall)
@@ -65,7 +65,7 @@ const common = compileFormat('%d/%b/%Y:%H:%M:%S %z')
 const syslog = firstOf(['%b %e %H:%M:%S%.f', '%b %e %Y %H:%M:%S%.f'].map(compileFormat))
 const others = ['%a %b %e %H:%M:%S %Z %Y', '%a %b %e %H:%M:%S%.f %Y', '%Y/%m/%d %H:%M:%S%.f'].map(compileFormat)
 
-export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
+export const TIME_FORMATS: Readonly<Record<string, TimeParser>> = {
   auto: firstOf([iso, anyEpoch, rfc2822, http, common, syslog, ...others]),
   iso8601: iso,
   rfc3339: iso,

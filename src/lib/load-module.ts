@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { readFileSync } from './files/disk/disk.js'
 import { moduleDigest, moduleFiles } from './modules/module-files.js'
-import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
+import { load, PACKAGE, resolve as resolveHook, VERSION_PARAMETER, versioned } from './modules/module-hooks.js'
 import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-place.js'
 
 export type ModuleExports = Readonly<Record<string, unknown>>
@@ -25,7 +25,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const file = resolve(path)
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
-  const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
+  const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION_PARAMETER)}.${failed}`) : first
   // `import` caches a CommonJS module by its path. Without this deletion, `import` would not load a changed file.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {

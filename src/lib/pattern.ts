@@ -1,7 +1,7 @@
 import { Atoms } from './regex/atoms.js'
 import { longestForBacktracking } from './regex/cost.js'
 import { isAnchored } from './regex/program.js'
-import { compileLinear, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
+import { compileLinear, nativeSearch, type PatternMatch, type PatternSearch } from './regex/search.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
 import { cpuTime } from './time.js'
 
@@ -27,7 +27,7 @@ export class Pattern {
   readonly test: (text: string) => boolean
   /** The name of each group, by group number; undefined: no name. Number 0 is the whole match. */
   readonly groupNames: readonly (string | undefined)[]
-  readonly #search: Search
+  readonly #search: PatternSearch
 
   /** Throws PatternError. `flags` may contain i, m, s and u. */
   constructor(source: string, flags = 'u') {
@@ -60,7 +60,7 @@ export class Pattern {
 
 interface Compiled {
   readonly test: (text: string) => boolean
-  readonly search: Search
+  readonly search: PatternSearch
   readonly groupNames: readonly (string | undefined)[]
 }
 
@@ -115,7 +115,8 @@ function compileNow(source: string, flags: string): Compiled {
     const longest = longestForBacktracking(node, isAnchored(node), atoms)
     const quick = nativeSearch(new RegExp(withoutNames(source), `${flags}dg`))
     const test = (text: string) => (text.length <= longest ? native.test(text) : linear.test(text))
-    const search: Search = (text, from) => (text.length <= longest ? quick(text, from) : linear.search(text, from))
+    const search: PatternSearch = (text, from) =>
+      text.length <= longest ? quick(text, from) : linear.search(text, from)
     return { test, search, groupNames }
   } catch (error) {
     throw patternError(error)

@@ -3,7 +3,7 @@ import { duration, refuse } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { proxy } from './proxy.js'
 
-export const tlsOptions = z
+export const clientTlsOptions = z
   .strictObject({
     ca_file: filePath()
       .optional()
@@ -31,7 +31,7 @@ export const dialOptions = {
     .describe(
       'A proxy between this machine and the receiver. environment: none if NO_PROXY lists the host; otherwise HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY. Without this option, these variables are ignored.',
     ),
-  tls: tlsOptions
+  tls: clientTlsOptions
     .prefault({})
     .describe('TLS options for https. Certificates are always verified. Replaced files are used without a restart.'),
 }

@@ -6,7 +6,7 @@ import { request as httpRequest } from '../lib/network/node-http.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 import { after } from '../lib/time.js'
 import type { Via } from './proxy.js'
-import { type Place, placeOf } from './urls.js'
+import { type UrlPlace, urlPlace } from './urls.js'
 
 /** TCP keep-alive probes start after a connection was idle for this time. */
 const PROBE_MS = 60_000
@@ -41,7 +41,7 @@ export class Connector {
     const { reach, timeoutMs } = this.#options
     const denied = this.denied(target)
     if (denied) return Promise.reject(denied)
-    const { isTls, ...place } = placeOf(target)
+    const { isTls, ...place } = urlPlace(target)
     const tcp = { ...socketTo(place, reach), noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS }
     if (!isTls) return tunnel ? Promise.resolve(tunnel) : this.#connected(connect(tcp), 'connect', timeoutMs)
     const name = `${place.host}:${place.port}`
@@ -58,7 +58,7 @@ export class Connector {
 
   /** If the host is an IP address that is denied, returns an error. Names are checked when they are looked up. */
   denied(target: URL): DeniedAddress | undefined {
-    return deniedPlace(placeOf(target), this.#options.reach)
+    return deniedPlace(urlPlace(target), this.#options.reach)
   }
 
   #connected(socket: Socket, event: 'connect' | 'secureConnect', timeoutMs: number): Promise<Socket> {
@@ -79,13 +79,13 @@ export class Connector {
 }
 
 /** Socket options for connecting to a place. Check the place with `deniedPlace` first. */
-export function socketTo({ host, port }: Pick<Place, 'host' | 'port'>, reach: Reach | undefined) {
+export function socketTo({ host, port }: Pick<UrlPlace, 'host' | 'port'>, reach: Reach | undefined) {
   return { host, port, ...(reach && { lookup: permittedLookup(reach, port) }) }
 }
 
 /** Additional socket options for TLS. */
 export function tlsTo(
-  { host }: Pick<Place, 'host'>,
+  { host }: Pick<UrlPlace, 'host'>,
   { ca, cert, key, serverName }: Pick<ConnectorOptions, 'ca' | 'cert' | 'key' | 'serverName'>,
 ) {
   const servername = serverName ?? (isIP(host) ? undefined : host)
@@ -99,7 +99,7 @@ export function tlsTo(
 }
 
 export function deniedPlace(
-  { host, port }: Pick<Place, 'host' | 'port'>,
+  { host, port }: Pick<UrlPlace, 'host' | 'port'>,
   reach: Reach | undefined,
 ): DeniedAddress | undefined {
   const denied = isIP(host) ? reach?.deniedAddress(host, port) : undefined
@@ -155,7 +155,7 @@ export async function connectProxy({ url }: Via, connector: Connector): Promise<
 
 /** Sends CONNECT to a proxy. The socket then leads to the host and port of `url`. Throws ProxyError. */
 export function openTunnel(socket: Socket, { authorization }: Via, url: URL, timeoutMs: number): Promise<Socket> {
-  const target = `${url.hostname}:${placeOf(url).port}`
+  const target = `${url.hostname}:${urlPlace(url).port}`
   return new Promise((resolve, reject) => {
     const headers = { host: target, ...(authorization && { 'proxy-authorization': authorization }) }
     const request = httpRequest({ method: 'CONNECT', path: target, headers, createConnection: () => socket })

@@ -49,21 +49,21 @@ export interface ConnectionOptions {
   readonly handshake_timeout: number
 }
 
-export const tlsOptions = z.strictObject({
+export const serverTlsOptions = z.strictObject({
   cert_file: filePath().describe('Certificate (PEM), followed by the intermediate certificates.'),
   key_file: filePath().describe('Private key (PEM) of the certificate.'),
   client_ca_file: filePath()
     .optional()
     .describe('Certificates (PEM) of authorities: only clients with a certificate from one of them may connect.'),
 })
-export type TlsFileOptions = z.output<typeof tlsOptions>
+export type TlsFileOptions = z.output<typeof serverTlsOptions>
 
 /** Options of every source to which clients connect. */
 export const listenOptions = {
   listen: listenAddress().describe(
     'HOST:PORT to listen on; 127.0.0.1 can only be reached from this machine, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: connections wait while the daemon restarts, and ports below 1024 need no privilege.',
   ),
-  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
+  tls: serverTlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   handshake_timeout: duration().prefault('10 Seconds').describe('Time limit of the TLS handshake.'),
   ...connectionOptions(1000, 100_000),
 }

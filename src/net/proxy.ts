@@ -6,7 +6,7 @@ import { once, refuse, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { AddressList, isAddressOrRange } from '../lib/network/address-list.js'
 import { AccessKey, basicCredentials } from './key.js'
-import { placeOf } from './urls.js'
+import { urlPlace } from './urls.js'
 
 /** An http or https URL that cannot contain secrets. */
 export const httpUrl = once(() => {
@@ -195,7 +195,7 @@ class DirectHosts {
   }
 
   has(url: URL): boolean {
-    const place = placeOf(url)
+    const place = urlPlace(url)
     const host = place.host.toLowerCase()
     const usedPort = String(place.port)
     if (this.#all || this.#ranges.has(host)) return true

@@ -29,7 +29,11 @@ export function parametersOf(url: string): Parameter[] {
     let at = pathAt + index + 1
     for (const item of text.slice(1).split(/[&;#]/)) {
       const value = item.indexOf('=') + 1
-      const named = { name: decoded(item.slice(0, Math.max(0, value - 1))), from: at + value, to: at + item.length }
+      const named = {
+        name: decodedQuery(item.slice(0, Math.max(0, value - 1))),
+        from: at + value,
+        to: at + item.length,
+      }
       const isPath = text.startsWith(';')
       if (isPath ? value > 0 : !/^[A-Za-z_.-]{0,20}=$|^$/.test(item))
         found.push(isBare(item) ? { ...named, name: '', from: at } : named)
@@ -63,7 +67,7 @@ export const isSecretParameter = (name: string): boolean =>
   SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
 
 /** Decodes text of a query. Ignores line breaks and tabs, as URL parsers do. */
-export function decoded(text: string): string {
+export function decodedQuery(text: string): string {
   if (!/[%+\t\n\r]/.test(text)) return text
   const [value = ''] = new URLSearchParams(`=${text.replace(/[\t\n\r]/g, '')}`).values()
   return value
@@ -84,13 +88,13 @@ const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTls?:
 }
 
 /** The address in the URL of a server. */
-export interface Place {
+export interface UrlPlace {
   readonly host: string
   readonly port: number
   readonly isTls: boolean
 }
 
-export function placeOf({ protocol, hostname, port }: URL): Place {
+export function urlPlace({ protocol, hostname, port }: URL): UrlPlace {
   const { port: usual = 80, isTls = false } = SCHEMES[protocol] ?? {}
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }

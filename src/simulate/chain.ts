@@ -1,6 +1,6 @@
 import { deciderOptions } from '../components/processors/throttle/decider-options.js'
 import { withFileRules } from '../components/processors/throttle/limits-file.js'
-import type { ThrottleOptions } from '../components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../components/processors/throttle/options.js'
 import { DISCARD } from '../components/throttle/decisions.js'
 import { JSON_OBJECTS } from '../core/codecs/json.js'
 import type { Processor } from '../core/component.js'
@@ -16,7 +16,7 @@ import { Stage, type StageContext } from '../engine/flow/stage.js'
 import { createComponent } from '../engine/run/create-component.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import { nextTurn, type TimerClock } from '../lib/time.js'
-import { isThrottle, type Route } from './subject.js'
+import { isThrottle, type ThrottlePath } from './subject.js'
 import { createTrialDecider, type SimulatedLag } from './trial.js'
 
 /** A stage that collects the events of all its outputs in `left`. */
@@ -54,7 +54,7 @@ const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].r
  * processors decide like the simulated throttle: on each event at its own time, or on all events as backlog.
  */
 export class Chain {
-  readonly #route: Route
+  readonly #route: ThrottlePath
   readonly #wanted: WantedNames
   readonly #timeOf: (events: EventBatch, i: number) => number
   readonly #links = new Map<string, Link>()
@@ -68,7 +68,7 @@ export class Chain {
 
   /** `timeOf` returns the time of an event, or NaN if the event has no time. */
   constructor(
-    route: Route,
+    route: ThrottlePath,
     wanted: WantedNames,
     timeOf: (events: EventBatch, i: number) => number,
     isBacklog: boolean,
@@ -133,7 +133,7 @@ export class Chain {
 
   #throttle({ id, options: given }: ComponentConfig<'processor'>): Link {
     const fields = { field: this.#field }
-    const options = withFileRules(given as ThrottleOptions)
+    const options = withFileRules(given as ThrottleConfig)
     const decider = createTrialDecider(options, fields, this.#isBacklog, undefined, this.#lag)
     const { eventTime } = deciderOptions(options, fields)
     const passes = (events: EventBatch, i: number) => {

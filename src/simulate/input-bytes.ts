@@ -6,7 +6,7 @@ import { errorCode } from '../core/errors.js'
 import type { Io } from '../daemon/process/command-line.js'
 import type { Progress } from '../daemon/process/progress.js'
 
-export interface Reading {
+export interface InputReading {
   readonly io: Io
   readonly progress: Progress
   /** Ends the input early. */
@@ -40,7 +40,7 @@ function sizeOf(path: string) {
  * The bytes of an input, decompressed if they are gzip data. A piece is valid until the next piece is requested. If the
  * signal aborts, ends without an error.
  */
-export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<Buffer, undefined> {
+export async function* inputBytes(path: string, reading: InputReading): AsyncGenerator<Buffer, undefined> {
   const read = bytesAsRead(path, reading)
   try {
     let first: Buffer = Buffer.alloc(0)
@@ -60,7 +60,7 @@ export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<B
   }
 }
 
-async function* bytesAsRead(path: string, { io, progress, signal }: Reading): AsyncGenerator<Buffer, undefined> {
+async function* bytesAsRead(path: string, { io, progress, signal }: InputReading): AsyncGenerator<Buffer, undefined> {
   if (path !== '-' && statSync(path).isFile()) {
     const file = await open(path)
     try {

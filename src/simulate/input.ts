@@ -11,12 +11,12 @@ import type { ComponentConfig } from '../engine/config/load.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { systemClock } from '../lib/time.js'
-import { bytesOf, type Reading, totalSize } from './input-bytes.js'
+import { type InputReading, inputBytes, totalSize } from './input-bytes.js'
 import type { FrameReader } from './replay.js'
-import type { Route } from './subject.js'
+import type { ThrottlePath } from './subject.js'
 
 /** An input of a simulation, and the source that its events belong to. */
-export interface Input {
+export interface SimulationInput {
   /** `-` means standard input. */
   readonly path: string
   /** A file with the same bytes, to read instead. */
@@ -28,7 +28,7 @@ export interface Input {
 const FIRST_LINE_BYTES = 64 * 1024
 
 /** Each entry of `given` is PATH or SOURCE=PATH. If `given` is empty, the input is standard input. */
-export function inputsOf(given: readonly string[], route: Route): Input[] {
+export function inputsOf(given: readonly string[], route: ThrottlePath): SimulationInput[] {
   return (given.length > 0 ? given : ['-']).map(text => {
     const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
     const named = route.sources.find(source => source.id === id)
@@ -40,7 +40,7 @@ export function inputsOf(given: readonly string[], route: Route): Input[] {
  * The source of an input that does not name a source. Throws UsageError if the sources decode differently, or if
  * different components read them.
  */
-function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'source'> {
+function onlySource({ sources, readers, throttle }: ThrottlePath): ComponentConfig<'source'> {
   const [first] = sources
   const kinds = new Set(
     sources.map(({ id, type, definition, options }) => {
@@ -58,8 +58,8 @@ function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'sou
 }
 
 /** Replays one input as its source would read it. Yields after each piece of the input. */
-async function* replayed(frames: FrameReader, input: Input, reading: Reading): AsyncGenerator<void> {
-  const chunks = bytesOf(input.copy ?? input.path, reading)
+async function* replayed(frames: FrameReader, input: SimulationInput, reading: InputReading): AsyncGenerator<void> {
+  const chunks = inputBytes(input.copy ?? input.path, reading)
   try {
     yield* replayedFrom(chunks, frames, input, reading.signal)
   } finally {
@@ -71,7 +71,7 @@ async function* replayed(frames: FrameReader, input: Input, reading: Reading): A
 async function* replayedFrom(
   chunks: AsyncGenerator<Buffer, undefined>,
   frames: FrameReader,
-  { path, source }: Input,
+  { path, source }: SimulationInput,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
@@ -145,11 +145,11 @@ async function* madeLines(
 export class InputReader {
   readonly #io: Io
   readonly #signal: AbortSignal
-  #inputs: readonly Input[]
+  #inputs: readonly SimulationInput[]
   /** The temporary folder with the copy of standard input. */
   #folder: string | undefined
 
-  constructor(inputs: readonly Input[], io: Io, signal: AbortSignal) {
+  constructor(inputs: readonly SimulationInput[], io: Io, signal: AbortSignal) {
     this.#inputs = inputs
     this.#io = io
     this.#signal = signal
@@ -166,7 +166,7 @@ export class InputReader {
     const file = await open(copy, 'wx', 0o600)
     const progress = this.#progress(totalSize(['-']))
     try {
-      for await (const bytes of bytesOf('-', { io: this.#io, progress, signal: this.#signal }))
+      for await (const bytes of inputBytes('-', { io: this.#io, progress, signal: this.#signal }))
         await file.writeFile(bytes)
     } finally {
       progress.end()

@@ -5,14 +5,14 @@ import { JSON_OBJECTS } from '../core/codecs/json.js'
 import { formatDuration } from '../lib/units.js'
 import type { Replay } from './replay.js'
 import type { Fact } from './result.js'
-import type { Route } from './subject.js'
+import type { ThrottlePath } from './subject.js'
 import type { Trials } from './trials.js'
 import { count, keyText, number, timeText } from './words.js'
 
 export interface Replayed {
   /** The field with the event time. If undefined, the time of receipt is used. */
   readonly time: string | undefined
-  readonly route: Route
+  readonly route: ThrottlePath
   readonly replay: Replay<Trials>
   /** True: all events arrived as backlog. False: each event arrived when it was written. */
   readonly isBacklog?: boolean
@@ -77,7 +77,7 @@ function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
 
-function noTime(time: string | undefined, { sources, processors }: Route): string {
+function noTime(time: string | undefined, { sources, processors }: ThrottlePath): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
     ? 'lines of text do not have a time; set another decode in their source, or try the limit on live events with --tap'
@@ -89,7 +89,7 @@ function timeName(time: string | undefined): string {
   return time === 'auto' ? 'time' : String(time)
 }
 
-function undecodedText(undecoded: number, { sources }: Route): string {
+function undecodedText(undecoded: number, { sources }: ThrottlePath): string {
   const expected = new Set(sources.map(({ options }) => decodingOf(options)?.definition ?? JSON_OBJECTS.definition))
   const names = [...expected].flatMap(({ form, expects }) => (form === 'message' ? [] : [expects]))
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
@@ -116,7 +116,7 @@ export function problems({ replay, time, route }: Replayed): string[] {
 }
 
 /** The steps before the throttle: decoding other than JSON, and processors. */
-export function routeText({ sources, processors }: Route): string {
+export function routeText({ sources, processors }: ThrottlePath): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)
     return codec === undefined || codec.form === 'object' ? [] : [`decode: ${codec} of ${id}`]

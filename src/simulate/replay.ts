@@ -9,7 +9,7 @@ import { WantedNames } from '../lib/formats/json-scan.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
-import { checkRoute, type Route } from './subject.js'
+import { checkRoute, type ThrottlePath } from './subject.js'
 import type { SimulatedLag } from './trial.js'
 import type { FieldContext } from './trials.js'
 
@@ -63,7 +63,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   readonly heldBy = new Map<string, number>()
   readonly visitor: V
   hasTime = false
-  readonly #route: Route
+  readonly #route: ThrottlePath
   /** The processors before the throttle, if there are any. */
   readonly #chain: Chain | undefined
   readonly #wanted = new WantedNames()
@@ -83,7 +83,7 @@ export class Replay<V extends Visitor> implements FrameReader {
    */
   constructor(
     time: FieldPath | 'auto' | undefined,
-    route: Route,
+    route: ThrottlePath,
     createVisitor: (context: FieldContext, slots: TimeSlots) => V,
     isBacklog = false,
     lag?: SimulatedLag,

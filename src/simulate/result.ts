@@ -1,8 +1,8 @@
-import { limitsOf, type ThrottleOptions } from '../components/processors/throttle/options.js'
+import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import type { Limit } from '../components/throttle/limit.js'
-import type { Input } from './input.js'
+import type { SimulationInput } from './input.js'
 import { notesOn, type Replayed, routeText } from './notes.js'
-import type { Subject } from './subject.js'
+import type { SimulatedThrottle } from './subject.js'
 import type { Trial } from './trials.js'
 import type { Variant } from './variants.js'
 import { describeThrottles, inputName, keyText } from './words.js'
@@ -42,7 +42,7 @@ export interface SimulationResult {
   readonly from: number | null
   readonly to: number | null
   /** The slots of equal length to which every `over_time` refers. Null if no event has a time. */
-  readonly slots: Slots | null
+  readonly slots: TimeSlots | null
   /** Notes about the numbers, for example about events without a time. */
   readonly notes: readonly Fact[]
   /** One entry for each combination of key, window and limit, in this order. */
@@ -56,7 +56,7 @@ export interface Fact {
   readonly text: string
 }
 
-export interface Slots {
+export interface TimeSlots {
   readonly start: number
   readonly slot_ms: number
   /** At most 240. */
@@ -145,11 +145,11 @@ export interface SearchResult {
 }
 
 export interface Simulation extends Replayed {
-  readonly subject: Subject
+  readonly subject: SimulatedThrottle
   /** The command-line options that change the throttle, as a user would type them. */
   readonly typed: readonly string[]
   readonly variants: readonly Variant[]
-  readonly inputs: readonly Input[]
+  readonly inputs: readonly SimulationInput[]
   readonly complete: boolean
   readonly notes?: readonly Fact[]
   /** How the search found the limit of each trial. Empty if the limits were given. */
@@ -195,7 +195,7 @@ function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }
 
-function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
+function limitOf({ limit, limit_bytes }: ThrottleConfig): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
   return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
 }
 

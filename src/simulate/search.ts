@@ -137,7 +137,7 @@ export class SearchPass implements Visitor {
   }
 }
 
-export interface Found {
+export interface FoundLimit {
   readonly variant: Variant
   readonly search: SearchResult
 }
@@ -145,13 +145,13 @@ export interface Found {
 /** Replays the whole input. */
 type Pass = (createVisitor: (context: FieldContext) => SearchPass) => Promise<Replay<SearchPass>>
 
-export interface Search {
-  readonly found: readonly Found[]
+export interface LimitTrials {
+  readonly found: readonly FoundLimit[]
   readonly unanswered: readonly Unanswered[]
 }
 
 /** Finds the limit of each variant. Throws if no variant has a limit that achieves the goal. */
-export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
+export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<LimitTrials> {
   const searches = await searchAll(variants, goal, pass)
   // If every limit stays within the budget, reports the lowest limit that discards nothing.
   const unlimited = searches.filter(({ next }) => !goal.smallest && next === undefined)
@@ -161,7 +161,7 @@ export async function findLimits(variants: readonly Variant[], goal: Goal, pass:
     pass,
   )
   const unanswered: Unanswered[] = []
-  const found = searches.flatMap((search): Found[] => {
+  const found = searches.flatMap((search): FoundLimit[] => {
     const free = lossless.find(({ variant }) => variant === search.variant)
     const { answer, next } = free ?? search
     if (!answer) {

@@ -12,17 +12,17 @@ import { problems } from './notes.js'
 import { Replay, Twice, type Visitor } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result.js'
-import { findLimits, type Search, type SearchPass } from './search.js'
+import { findLimits, type LimitTrials, type SearchPass } from './search.js'
 import type { TimeSlots } from './slots.js'
 import { subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
-import { simulateTap, type TapOptions } from './tap.js'
+import { type ReplayTapOptions, simulateTap } from './tap.js'
 import { parsePathFlag } from './throttle-flags.js'
 import type { SimulatedLag } from './trial.js'
 import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantsOf } from './variants.js'
 
-export interface SimulateOptions extends TapOptions, GoalOptions {
+export interface SimulateOptions extends ReplayTapOptions, GoalOptions {
   readonly component: string | undefined
   readonly decisions: boolean
   /** Whether all events are read at once, by a source that was behind. */
@@ -132,7 +132,7 @@ async function search(
   reader: InputReader,
   createReplay: (createVisitor: (context: FieldContext) => SearchPass) => Replay<SearchPass>,
   signal: AbortSignal,
-): Promise<Search> {
+): Promise<LimitTrials> {
   await reader.copyStdin()
   return findLimits(variants, goal, async createVisitor => {
     const replay = createReplay(createVisitor)

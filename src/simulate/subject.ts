@@ -9,7 +9,7 @@ import type { ComponentConfig, Config } from '../engine/config/load.js'
 import { NearestName } from '../lib/nearest.js'
 
 /** The simulated throttle: from a configuration, or described by the command line. */
-export interface Subject {
+export interface SimulatedThrottle {
   /** The id of the throttle. */
   readonly component: string
   /** Path of the configuration. Undefined without a configuration. */
@@ -18,7 +18,7 @@ export interface Subject {
   readonly inputs: readonly string[] | undefined
   /** The throttle's options as the configuration gives them, not parsed. */
   readonly given: Readonly<Record<string, unknown>>
-  readonly route: Route
+  readonly route: ThrottlePath
 }
 
 /** The id of a throttle without a configuration. */
@@ -30,7 +30,7 @@ export async function subjectOf(
   component: string | undefined,
   io: Io,
   flag: 'component' | 'tap' = 'component',
-): Promise<Subject> {
+): Promise<SimulatedThrottle> {
   if (path === undefined) return newThrottle(component)
   const config = await loadDaemonConfig(path, io.env)
   const found = throttleOf(config, component, path, flag)
@@ -43,13 +43,13 @@ export async function subjectOf(
   }
 }
 
-function newThrottle(component = NEW_ID): Subject {
+function newThrottle(component = NEW_ID): SimulatedThrottle {
   const route = routeFrom('input', component)
   return { component, config: undefined, inputs: undefined, given: {}, route }
 }
 
 /** The route from a source of JSON objects straight to a throttle. */
-export function routeFrom(id: string, component: string): Route {
+export function routeFrom(id: string, component: string): ThrottlePath {
   const definition = components.find(
     ({ kind, type }) => kind === 'source' && type === 'stdin',
   ) as AnyDefinition<'source'>
@@ -76,7 +76,7 @@ function throttleOf(config: Config, id: string | undefined, path: string, flag: 
 }
 
 /** The components of a configuration through which events reach a throttle. */
-export interface Route {
+export interface ThrottlePath {
   readonly throttle: string
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
@@ -84,7 +84,7 @@ export interface Route {
   readonly readers: ReadonlyMap<string, readonly string[]>
 }
 
-function routeTo(config: Config, throttleId: string): Route {
+function routeTo(config: Config, throttleId: string): ThrottlePath {
   const sources = new Map(config.sources.map(source => [source.id, source]))
   const processors = new Map(config.processors.map(processor => [processor.id, processor]))
   const readers = new Map<string, string[]>()
@@ -114,7 +114,7 @@ export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
 }
 
 /** Throws UsageError if a processor of the route cannot be simulated, because it keeps events or uses timers. */
-export function checkRoute({ processors, throttle: throttleId }: Route): void {
+export function checkRoute({ processors, throttle: throttleId }: ThrottlePath): void {
   const keeping = processors.find(
     processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),
   )

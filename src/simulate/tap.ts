@@ -75,7 +75,7 @@ async function replayTap(frames: FrameReader, response: IncomingMessage, signal:
   return skipped
 }
 
-export interface TapOptions extends ChangedOptions {
+export interface ReplayTapOptions extends ChangedOptions {
   readonly config: string | undefined
   readonly time: string | undefined
   /** The id of the throttle. */
@@ -90,7 +90,7 @@ const LONGEST_MS = 2 ** 31 - 1
  * Simulates throttles on the events that reach a throttle of a running daemon. Ends when the time of `--for` is over,
  * or when the signal aborts.
  */
-export async function simulateTap(options: TapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
+export async function simulateTap(options: ReplayTapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)
   const socket = findSocket(options, io.env)
   const config = options.config ?? (await statusAt(socket)).config

@@ -1,4 +1,4 @@
-import { type ThrottleOptions, throttleOptions } from '../components/processors/throttle/options.js'
+import { type ThrottleConfig, throttleOptions } from '../components/processors/throttle/options.js'
 import type { Fault } from '../core/errors.js'
 import { type FieldPath, PathError, parseFieldPath } from '../core/event/field-path.js'
 import { UsageError, wholeNumber } from '../daemon/process/command-line.js'
@@ -18,8 +18,8 @@ export type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
 /** The options of a throttle that is defined only by flags. Throws a UsageError that names the flag and `command`. */
-export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
-  const parsed = parseOptions(throttleOptions, inputOf(given, command))
+export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleConfig {
+  const parsed = parseOptions(throttleOptions, configOfFlags(given, command))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }
@@ -27,7 +27,7 @@ export function throttleOfFlags(given: ThrottleFlags, command: string): Throttle
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
 /** The flags as options of a configuration file. Throws a UsageError that names `command`. */
-export function inputOf(given: ThrottleFlags, command: string): Record<string, unknown> {
+export function configOfFlags(given: ThrottleFlags, command: string): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
     if (flag === 'limit') return wholeNumber(text, flag, command)
     // A number without a unit is a number of bytes.
@@ -66,6 +66,6 @@ export function parsePathFlag(text: string, flag: string, command: string): Fiel
 }
 
 /** Quoted for a shell. */
-export function quoted(text: string): string {
+export function shellQuoted(text: string): string {
   return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
 }

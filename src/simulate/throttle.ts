@@ -3,7 +3,7 @@ import { createWriteStream, fstatSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { finished } from 'node:stream/promises'
 import { deciderOptions } from '../components/processors/throttle/decider-options.js'
-import type { ThrottleOptions } from '../components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../components/processors/throttle/options.js'
 import { BucketKey } from '../components/throttle/buckets/bucket-key.js'
 import { MissingKey } from '../components/throttle/counts/missing-key.js'
 import type { Decider } from '../components/throttle/decider.js'
@@ -44,7 +44,7 @@ const SHOWN_KEYS = 20
 const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
-export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
+export async function throttleLines(given: ThrottleCallOptions, io: Io): Promise<number> {
   const isFile = (given.time ?? 'auto') === 'auto' && isRegularFile(io.stdin)
   const pipe = new ThrottlePipe(throttleOfFlags(isFile ? { ...given, time: undefined } : given, 'throttle'), isFile)
   const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
@@ -118,7 +118,7 @@ class ThrottlePipe {
   readonly #discarded = new RawEncoder()
 
   /** `isFile`: whether each event counts at its own time. */
-  constructor(options: ThrottleOptions, isFile: boolean) {
+  constructor(options: ThrottleConfig, isFile: boolean) {
     const wanted = new WantedNames()
     const context = { field: (path: FieldPath) => new FieldReader(path, wanted) }
     const compiled = deciderOptions(options, context)

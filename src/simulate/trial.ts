@@ -1,5 +1,5 @@
 import { deciderOptions } from '../components/processors/throttle/decider-options.js'
-import { creditMs, longestWaits, type ThrottleOptions } from '../components/processors/throttle/options.js'
+import { creditMs, longestWaits, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { OneInN } from '../components/processors/throttle/over-limit.js'
 import { BucketKey } from '../components/throttle/buckets/bucket-key.js'
 import { EventKey } from '../components/throttle/buckets/event-key.js'
@@ -10,7 +10,7 @@ import { createDecider } from '../components/throttle/event/timing.js'
 import { BucketColumns } from '../components/throttle/windows.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Behind } from '../core/event/behind.js'
-import { MOST_BYTES, MOST_EVENTS } from '../engine/flow/waiting.js'
+import { MOST_EVENTS, MOST_WAITING_BYTES } from '../engine/flow/waiting.js'
 import type { FieldContext } from './trials.js'
 
 /** The period in which a simulated source is behind. At `until`, it reads all events at once. */
@@ -48,7 +48,7 @@ export class SharedKey extends BucketKey {
   #event = -1
   #isThere = false
 
-  constructor({ key_field }: ThrottleOptions, context: FieldContext) {
+  constructor({ key_field }: ThrottleConfig, context: FieldContext) {
     super(key_field.map(path => context.field(path)))
   }
 
@@ -66,7 +66,7 @@ export class SharedKey extends BucketKey {
  * first event. `key`: a key to share with other throttles whose key fields are the same. `lag`: the period of the backlog.
  */
 export function createTrialDecider(
-  options: ThrottleOptions,
+  options: ThrottleConfig,
   context: FieldContext,
   isBacklog = false,
   key?: SharedKey,
@@ -99,7 +99,7 @@ class Samples {
   readonly #key: EventKey
   readonly #oneIn: OneInN | undefined
 
-  constructor({ keyFields, seed, maxKeys }: DeciderOptions, { over_limit: over }: ThrottleOptions) {
+  constructor({ keyFields, seed, maxKeys }: DeciderOptions, { over_limit: over }: ThrottleConfig) {
     this.#key = new EventKey(keyFields, seed)
     if (typeof over === 'object' && 'pass_one_in' in over) this.#oneIn = new OneInN(over.pass_one_in, maxKeys, seed)
   }
@@ -183,7 +183,7 @@ class WaitingRoom {
 
   /** The arrival time of an event that could be read at `time`. It is later than `time` if the stage is full. */
   arrival(time: number): number {
-    while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
+    while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_WAITING_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
       this.#bytes -= bytes
       this.#now = Math.max(this.#now, at)

@@ -1,4 +1,4 @@
-import { limitsOf, type ThrottleOptions } from '../components/processors/throttle/options.js'
+import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { DISCARD, EXCLUDED } from '../components/throttle/decisions.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldPath } from '../core/event/field-path.js'
@@ -19,7 +19,7 @@ const MOST_NUMBERS = 10_000_000
 const MOST_KEYS = 250_000
 
 export interface Trial {
-  readonly options: ThrottleOptions
+  readonly options: ThrottleConfig
   readonly ids: KeyIds
   readonly decider: TrialDecider
   readonly tally: TrialTally
@@ -50,7 +50,7 @@ export class Trials implements Visitor {
   #start: number | undefined
 
   constructor(
-    all: readonly ThrottleOptions[],
+    all: readonly ThrottleConfig[],
     context: FieldContext,
     slots: TimeSlots,
     { wantsDecisions = false, isBacklog = false, lag }: TrialsOptions = {},
@@ -58,7 +58,7 @@ export class Trials implements Visitor {
     this.#wantsDecisions = wantsDecisions
     this.#isBacklog = isBacklog
     this.#start = lag?.until
-    const [{ cost }] = all as [ThrottleOptions]
+    const [{ cost }] = all as [ThrottleConfig]
     this.#cost = cost && context.field(cost)
     const mostKeys = Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / TALLY_WIDTH / all.length))
     this.all = all.map(options => {

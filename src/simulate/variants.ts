@@ -1,8 +1,8 @@
 import { withFileRules } from '../components/processors/throttle/limits-file.js'
-import { CLOCK_MODES, type ThrottleOptions, throttleOptions } from '../components/processors/throttle/options.js'
+import { CLOCK_MODES, type ThrottleConfig, throttleOptions } from '../components/processors/throttle/options.js'
 import { UsageError } from '../daemon/process/command-line.js'
 import { parseOptions } from '../engine/config/parse-options.js'
-import { flagOf, inputOf, quoted, type ThrottleFlags } from './throttle-flags.js'
+import { configOfFlags, flagOf, shellQuoted, type ThrottleFlags } from './throttle-flags.js'
 
 /** The options of the command line that change the throttle. */
 export interface ChangedOptions {
@@ -19,7 +19,7 @@ export interface ChangedOptions {
 /** One combination of options. `given`: as in a configuration file. `options`: parsed. */
 export interface Variant {
   readonly given: Readonly<Record<string, unknown>>
-  readonly options: ThrottleOptions
+  readonly options: ThrottleConfig
 }
 
 const MOST_VARIANTS = 400
@@ -27,7 +27,7 @@ const MOST_VARIANTS = 400
 /** One variant for every combination of keys, windows and limits. Other options are from `base`. Throws UsageError. */
 export function variantsOf(base: Readonly<Record<string, unknown>>, changes: ChangedOptions): Variant[] {
   const { exclude, 'window-mode': mode } = changes
-  const common = inputOf({ exclude, 'window-mode': mode }, 'simulate')
+  const common = configOfFlags({ exclude, 'window-mode': mode }, 'simulate')
   // These modes follow the clock, which the simulation sets to the time of each event.
   const { time_field, allowed_lateness, on_late, ...onClock } = base
   const given = CLOCK_MODES.includes(mode) ? onClock : base
@@ -43,7 +43,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
     throw new UsageError(message, 'simulate')
   }
   return combined.map(flags =>
-    variantOf({ ...given, ...common, ...inputOf(flags, 'simulate') }, { ...flags, exclude, 'window-mode': mode }),
+    variantOf({ ...given, ...common, ...configOfFlags(flags, 'simulate') }, { ...flags, exclude, 'window-mode': mode }),
   )
 }
 
@@ -67,11 +67,11 @@ function listOf(values: readonly string[], divide = true): (string | undefined)[
 export function typedOptions(changes: ChangedOptions): string[] {
   const { limit, 'limit-bytes': bytes, window, key, exclude, 'window-mode': mode } = changes
   return [
-    ...limit.map(value => `--limit ${quoted(value)}`),
-    ...bytes.map(value => `--limit-bytes ${quoted(value)}`),
-    ...window.map(value => `--window ${quoted(value)}`),
-    ...key.map(value => `--key ${quoted(value)}`),
-    ...(exclude === undefined ? [] : [`--exclude ${quoted(exclude)}`]),
-    ...(mode === undefined ? [] : [`--window-mode ${quoted(mode)}`]),
+    ...limit.map(value => `--limit ${shellQuoted(value)}`),
+    ...bytes.map(value => `--limit-bytes ${shellQuoted(value)}`),
+    ...window.map(value => `--window ${shellQuoted(value)}`),
+    ...key.map(value => `--key ${shellQuoted(value)}`),
+    ...(exclude === undefined ? [] : [`--exclude ${shellQuoted(exclude)}`]),
+    ...(mode === undefined ? [] : [`--window-mode ${shellQuoted(mode)}`]),
   ]
 }

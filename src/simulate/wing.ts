@@ -3,5 +3,5 @@
 export type { KeyResult, SimulationResult } from './result.js'
 export { simulate } from './simulate.js'
 export { keyTable } from './summary.js'
-export { throttle } from './throttle.js'
+export { throttleLines } from './throttle.js'
 export { number, percent } from './words.js'

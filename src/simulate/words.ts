@@ -3,7 +3,7 @@ import {
   LATENESS,
   limitsOf,
   longestWaits,
-  type ThrottleOptions,
+  type ThrottleConfig,
 } from '../components/processors/throttle/options.js'
 import type { Limit } from '../components/throttle/limit.js'
 import { conditionText } from '../core/condition/condition-text.js'
@@ -46,8 +46,8 @@ export function keyText(paths: readonly FieldPath[]): string | undefined {
 }
 
 /** Describes throttles that differ only in limit, window or key. `isBacklog`: the simulated events are backlog. */
-export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: boolean): Fact[] {
-  const [first] = all as [ThrottleOptions]
+export function describeThrottles(all: readonly ThrottleConfig[], isBacklog: boolean): Fact[] {
+  const [first] = all as [ThrottleConfig]
   const { exclude, max_keys, on_max_keys } = first
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = first
   const keys = alternatives(all.map(({ key_field }) => keyText(key_field) ?? ''))
@@ -62,7 +62,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
 }
 
 /** Describes options that make the daemon differ from the simulation, or do more than pass and discard events. */
-function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
+function beyondDeciding(options: ThrottleConfig, isBacklog: boolean): Fact[] {
   const { mode, over_limit, limits, scope } = options
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })

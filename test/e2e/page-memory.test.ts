@@ -1,7 +1,7 @@
 import { appendFileSync, chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { Finding, Step } from '../../src/page/server/watch/find.js'
+import type { EventStep, FoundEvents } from '../../src/page/server/watch/find.js'
 import type { ThrottleView, WhatIf } from '../../src/page/server/watch/throttle-watch.js'
 import type { EvidenceEvent } from '../../src/page/server/watch/watch.js'
 import { HOST } from '../support/address.js'
@@ -26,7 +26,7 @@ destinations:
 `
 
 /** What was written before the source began to read is backlog. */
-const shown = ({ component, what, reason }: Step) => [component, what, reason?.replace('_backlog', '')]
+const shown = ({ component, what, reason }: EventStep) => [component, what, reason?.replace('_backlog', '')]
 
 async function pageOf(t: Test) {
   const refuses = await receiver(t)
@@ -42,7 +42,7 @@ async function pageOf(t: Test) {
   }
   const write = (...events: object[]) =>
     appendFileSync(join(folder, 'app.log'), events.map(event => `${JSON.stringify(event)}\n`).join(''))
-  const find = async (q: string) => (await get<Finding>(`find?q=${encodeURIComponent(q)}`)).body
+  const find = async (q: string) => (await get<FoundEvents>(`find?q=${encodeURIComponent(q)}`)).body
   const steps = async (q: string) => (await find(q)).found.map(({ steps }) => steps.map(shown))
   return {
     folder,

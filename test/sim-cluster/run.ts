@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import { RedisBackend } from '../../src/components/processors/throttle/cluster/redis-backend.js'
 import { type Backend, ClusterDecider } from '../../src/components/throttle/cluster/cluster-decider.js'
 import { GCRA_LEASE_PART } from '../../src/components/throttle/cluster/script.js'
-import { type Demand, type Grant, LEASED_PART } from '../../src/components/throttle/cluster/script-calls.js'
+import { LEASED_PART, type LeaseDemand, type LeaseGrant } from '../../src/components/throttle/cluster/script-calls.js'
 import { PASS } from '../../src/components/throttle/decisions.js'
 import { type Limit, scaleOf } from '../../src/components/throttle/limit.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
@@ -225,7 +225,7 @@ interface Bucket {
 }
 
 /** What of a demand passed. Without a list, each event costs 1. */
-function grantedOf({ list, limits }: Demand, { passed }: Grant) {
+function grantedOf({ list, limits }: LeaseDemand, { passed }: LeaseGrant) {
   const scale = scaleOf(limits.limits[0]!.of)
   const granted = { events: 0, cost: 0, bytes: 0 }
   if (typeof passed === 'number' && !list) return { events: passed, cost: passed, bytes: 0 }

@@ -1,5 +1,5 @@
 import type { EditedField, EventEditor } from '../../src/core/event/event-editor.js'
-import { type Segment, valueAt } from '../../src/core/event/field-path.js'
+import { type PathSegment, valueAt } from '../../src/core/event/field-path.js'
 import type { Seeded } from './seeded.js'
 
 /** Random changes of events, made by an editor and, to compare, of objects. */
@@ -55,7 +55,7 @@ export function edited(object: Fields, { what, field, to, value }: Edit): Fields
   return removed(copy, path) && set(copy, target, moved) ? copy : undefined
 }
 
-function removed(object: Fields, path: readonly Segment[]): boolean {
+function removed(object: Fields, path: readonly PathSegment[]): boolean {
   if (valueAt(object, path) === undefined) return false
   const parent = valueAt(object, path.slice(0, -1))
   const last = path.at(-1)!
@@ -64,7 +64,7 @@ function removed(object: Fields, path: readonly Segment[]): boolean {
   return true
 }
 
-function set(object: Fields, path: readonly Segment[], value: unknown): boolean {
+function set(object: Fields, path: readonly PathSegment[], value: unknown): boolean {
   let depth = path.length - 1
   while (valueAt(object, path.slice(0, depth)) === undefined) depth--
   const missing = path.slice(depth + 1)

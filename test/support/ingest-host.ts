@@ -9,7 +9,7 @@ import { z } from 'zod'
 import { components as usual } from '../../src/components/list.js'
 import { type AnyDefinition, defineDestination } from '../../src/core/component.js'
 import { DeliveryError } from '../../src/core/errors.js'
-import { LOCAL } from '../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../src/core/options/delivery-options.js'
 import { messageLog } from '../../src/daemon/process/log.js'
 import type { Permissions } from '../../src/engine/config/published/permissions.js'
 import { Metrics } from '../../src/engine/run/measure/metrics.js'
@@ -43,7 +43,7 @@ const collect = defineDestination({
     cannot_start: z.boolean().default(false),
     refuses: z.boolean().default(false),
   }),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create({ broken, cannot_start, refuses }) {
     if (broken && !stage.isMended) throw new Error('it is broken')
     return {

@@ -1,4 +1,4 @@
-import { findLines } from '../../src/lib/kernel/find-lines.js'
+import { findLinesInKernel } from '../../src/lib/kernel/find-lines.js'
 import { type FindLines, type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
 import { Seeded } from './seeded.js'
 
@@ -23,7 +23,7 @@ export function lineDifferences(seed: number, texts: number): LineDifferences {
   let found = 0
   let left = 0
   const find: FindLines = (...place) => {
-    const lines = findLines(...place)
+    const lines = findLinesInKernel(...place)
     if (lines) found++
     else left++
     return lines

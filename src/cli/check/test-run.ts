@@ -15,7 +15,7 @@ import { jsonText } from '../../lib/formats/json-text.js'
 import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../lib/time.js'
 import { withOwnBuckets } from './own-buckets.js'
 
-export interface Left {
+export interface ReachedEvent {
   /** The line as it was read, or JSON if a component changed the event. */
   readonly line: string
   readonly fields: Readonly<Record<string, unknown>>
@@ -69,10 +69,10 @@ export async function runTest(
   dataDir: string,
   log: Logger,
   io: Pick<Io, 'stdin' | 'stdout'>,
-): Promise<Map<string, Left[]>> {
+): Promise<Map<string, ReachedEvent[]>> {
   const clock = new StepClock()
   const given = new Map<string, GivenSource>()
-  const left = new Map<string, Left[]>(Object.keys(test.expect).map(output => [output, []]))
+  const left = new Map<string, ReachedEvent[]>(Object.keys(test.expect).map(output => [output, []]))
   const sources = config.sources.map(source => {
     const create = (options: unknown, context: SourceContext) => {
       const made = new GivenSource(options as Partial<SplitOptions>, context)
@@ -142,7 +142,10 @@ async function movesNoMore(moving: () => number): Promise<void> {
 }
 
 /** Returns the destination, changed so that it collects its events in `kept`. */
-function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined): ComponentConfig<'destination'> {
+function keeper(
+  config: ComponentConfig<'destination'>,
+  kept: ReachedEvent[] | undefined,
+): ComponentConfig<'destination'> {
   const write = async (request: readonly EventBatch[]) => {
     for (const batch of kept ? request : []) for (let i = 0; i < batch.length; i++) kept!.push(leftOf(batch, i))
   }
@@ -151,14 +154,14 @@ function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined
   return { ...config, definition, delivery }
 }
 
-function leftOf(batch: EventBatch, i: number): Left {
+function leftOf(batch: EventBatch, i: number): ReachedEvent {
   const fields = batch.fields(i)
   const isModified = (batch.flags[i]! & MODIFIED) !== 0
   const line = isModified ? jsonText(fields) : batch.chunk.toString('utf8', batch.starts[i]!, batch.ends[i]!)
   return { line, fields }
 }
 
-export function isExpected(event: Left, expected: TestEvent): boolean {
+export function isExpected(event: ReachedEvent, expected: TestEvent): boolean {
   if (typeof expected === 'string') return event.line === expected || event.fields.message === expected
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
 }

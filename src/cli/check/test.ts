@@ -10,7 +10,7 @@ import { cutAt } from '../../daemon/process/wrap.js'
 import type { TestEvent } from '../../engine/config/checks/config-tests.js'
 import { printable, printableText } from '../../lib/printable.js'
 import { sharesLimits } from './own-buckets.js'
-import { isExpected, type Left, runTest } from './test-run.js'
+import { isExpected, type ReachedEvent, runTest } from './test-run.js'
 
 const SHOWN_LINES = 40
 /** Lists with more entries than this are compared position by position. */
@@ -50,7 +50,7 @@ export async function test(path: string, io: Io): Promise<number> {
 }
 
 /** The differences in readable form; empty if there are none. */
-function compare(output: string, wanted: number | readonly TestEvent[], left: readonly Left[]): string[] {
+function compare(output: string, wanted: number | readonly TestEvent[], left: readonly ReachedEvent[]): string[] {
   if (typeof wanted === 'number') {
     if (left.length === wanted) return []
     return [`${output}: ${left.length} events, expected ${wanted}`, ...cut(left.map(event => `  ${shown(event.line)}`))]
@@ -62,7 +62,7 @@ function compare(output: string, wanted: number | readonly TestEvent[], left: re
 }
 
 /** Merges both lists into lines of text. Two entries that match become one line. */
-function difference(wanted: readonly TestEvent[], left: readonly Left[]): string[] {
+function difference(wanted: readonly TestEvent[], left: readonly ReachedEvent[]): string[] {
   const same = (i: number, j: number) => isExpected(left[j]!, wanted[i]!)
   const [n, m] = [wanted.length, left.length]
   const lines: string[] = []

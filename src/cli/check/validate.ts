@@ -15,9 +15,9 @@ import { literalKeys } from '../../engine/config/published/secret-places.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
 import { locate, type MapNode, placeOf } from '../../engine/config/yaml/node.js'
 import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
-import { type Found, Problems } from '../../engine/config/yaml/problems.js'
+import { type FoundProblem, Problems } from '../../engine/config/yaml/problems.js'
 import { exposureOf, thisUser } from '../../engine/run/state/exposure.js'
-import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
+import { adviceFor, dataName } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { refusalOf } from '../../lib/files/refusal.js'
@@ -124,7 +124,7 @@ export async function inspectConfig(
   }
 }
 
-async function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: Found): Promise<void> {
+async function checkService(root: MapNode, store: StoreOptions, { problems, warnings }: FoundProblem): Promise<void> {
   const place = (path: string[]) => placeOf(locate(root, path))
   const { missingPackages } = await loadService()
   const missing = missingPackages(store)
@@ -185,8 +185,8 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
   for (const orphan of await leftBehind(config, silentLog())) {
     const { kind, id, events, path: place } = orphan
     const isState = kind === 'checkpoint' || kind === 'buckets'
-    const unknown = isState ? `saved ${nameOf(kind)}` : `a ${nameOf(kind)} that cannot be read now`
-    const amount = events === undefined ? unknown : `${events} events (${nameOf(kind)})`
+    const unknown = isState ? `saved ${dataName(kind)}` : `a ${dataName(kind)} that cannot be read now`
+    const amount = events === undefined ? unknown : `${events} events (${dataName(kind)})`
     warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
   }
 }

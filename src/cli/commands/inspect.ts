@@ -133,7 +133,7 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
-    run: async ({ options }, io) => (await import('../inspect/status.js')).status(options, io),
+    run: async ({ options }, io) => (await import('../inspect/status.js')).printStatus(options, io),
   }),
   command({
     name: 'top',

@@ -6,7 +6,7 @@ import { loadPage } from '../wings.js'
 pageWing.load = loadPage
 
 /** `sluice run` loads only the module of this command, not the other commands. */
-export const run = command({
+export const runCommand = command({
   name: 'run',
   summary: 'Runs the daemon: reads sources, delivers events.',
   text: [

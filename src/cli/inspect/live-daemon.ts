@@ -2,7 +2,7 @@ import type { LiveBucket } from '../../components/throttle/keyed-processor.js'
 import { askJson } from '../../daemon/admin/daemon-socket.js'
 import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
-import type { Finding } from '../../page/server/watch/find.js'
+import type { FoundEvents } from '../../page/server/watch/find.js'
 import type { AskDaemon } from '../check/explain/live.js'
 
 /** Asks a daemon of this machine through its socket. */
@@ -24,7 +24,7 @@ export const liveDaemon: AskDaemon = {
     return found
   },
 
-  async past(dataDir, fields): Promise<Finding | undefined> {
+  async past(dataDir, fields): Promise<FoundEvents | undefined> {
     const query = new URLSearchParams({ q: JSON.stringify(fields), limit: '20' })
     return askJson(socketPath(dataDir), `/api/v1/find?${query}`)
   },

@@ -23,7 +23,7 @@ const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 /**
  * Prints one screen: problems with advice, notices, then the current activity. If problems exist, the exit code is 1.
  */
-export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
+export async function printStatus(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
   const { series, ...document } = await statusOf(daemon)
   const text = options.json

@@ -5,7 +5,7 @@ import { codecs } from '../../core/codecs/list.js'
 import { errorText } from '../../core/errors.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
-import { ID } from '../../engine/config/schema.js'
+import { COMPONENT_ID } from '../../engine/config/schema.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 import { packageFolder } from '../../lib/version.js'
 import { TEMPLATES, WHAT, type What } from './templates.js'
@@ -39,7 +39,7 @@ export async function newPlugin(
 ): Promise<number> {
   const template = TEMPLATES[what as What]
   if (!template) throw new UsageError(`${what} is not a kind of plugin; the kinds are ${WHAT.join(', ')}`, 'new')
-  if (name === undefined || !ID.test(name))
+  if (name === undefined || !COMPONENT_ID.test(name))
     throw new UsageError(
       'NAME is made of a-z, 0-9 and _, and begins with a letter: it is the type in configurations',
       'new',

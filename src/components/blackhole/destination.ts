@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { defineDestination } from '../../core/component.js'
-import { LOCAL } from '../../core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../core/options/delivery-options.js'
 
 const options = z.strictObject({})
 
@@ -9,7 +9,7 @@ export const blackhole = defineDestination({
   summary: 'Accepts every event and drops it, for measurements and tests.',
   options,
   examples: [{ title: 'Nothing to set', yaml: '' }],
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   copiesLines: () => true,
   create: () => ({ write: async () => {} }),
   explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is dropped' }], bytes: Buffer.alloc(0) }),

@@ -2,7 +2,7 @@ import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
-import { linesOf } from '../../lib/lines/line-splitter.js'
+import { splitLines } from '../../lib/lines/line-splitter.js'
 import { sleep } from '../../lib/time.js'
 import type { DemoOptions } from './options.js'
 
@@ -44,7 +44,7 @@ export class DemoSource implements Source {
   async #send(out: Output, count: number): Promise<void> {
     const { clock, metrics } = this.#context
     const now = clock.wall()
-    const frame = linesOf(Buffer.from(this.#events.next(count, new Date(now).toISOString())))!
+    const frame = splitLines(Buffer.from(this.#events.next(count, new Date(now).toISOString())))!
     const ack = out.ack(status => {
       if (status === 'errored') metrics.failed('undelivered')
     })

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Entry } from '../../net/http/client/answers/divided.js'
+import type { EventResult } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
 /** An item has only one member. Its name is the action, and its value has this form. */
@@ -88,7 +88,7 @@ interface ItemOptions {
 }
 
 /** Reads an event's result from its item in a bulk response; undefined if the item has another form. */
-export function readItem(value: unknown, index: number, options: ItemOptions): Entry | undefined {
+export function readItem(value: unknown, index: number, options: ItemOptions): EventResult | undefined {
   const [given] = typeof value === 'object' && value !== null ? Object.values(value) : []
   if (isCreated(given)) return { index, status: CREATED }
   const { data: found } = item.safeParse(given)

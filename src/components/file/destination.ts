@@ -6,7 +6,7 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { DeliveryError, errorCode, errorText, isMissing } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
-import { LOCAL } from '../../core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../core/options/delivery-options.js'
 import { filePath, OutOfReach, reaches } from '../../core/options/reach.js'
 import { type FileSystems, fileSystems } from '../../lib/files/disk/file-systems.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
@@ -235,7 +235,7 @@ export const file = defineDestination({
     { title: 'Lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },
     { title: 'JSON, synced to disk', yaml: 'path: ./audit.ndjson\nencoding: json\nfsync: true\n' },
   ],
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   copiesLines: ({ encoding }) => encoding === 'raw',
   writes: 'path',
   async create(options, context) {

@@ -10,11 +10,11 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { networkOf } from '../../lib/network/network-address.js'
 import { createServer, STATUS_CODES } from '../../lib/network/node-http.js'
 import { aborted, sleep } from '../../lib/time.js'
-import { type Content, checkAccess, checkHeaders } from '../../net/http/events/checks.js'
+import { type BodyFormat, checkAccess, checkHeaders } from '../../net/http/events/checks.js'
 import { sendBody } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
-import { type Lease, Quota } from '../../net/http/server/quota.js'
+import { type Lease, RequestMemory } from '../../net/http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../../net/http/server/refusal.js'
 import { endWith, failReply, type Reply, readPast, sendReply } from '../../net/http/server/respond.js'
 import { addressOf, checkMethod } from '../../net/http/server/router.js'
@@ -35,7 +35,7 @@ export class HttpSource implements Source {
   readonly #context: SourceContext
   readonly #listener: Listener
   readonly #key: AccessKey | undefined
-  readonly #quota: Quota
+  readonly #quota: RequestMemory
   readonly #pieces: { value: number }
   readonly #logLimit: LogLimit
   readonly #isShared: (address: string) => boolean
@@ -49,7 +49,7 @@ export class HttpSource implements Source {
     this.#context = context
     this.#listener = new Listener(options, context, options)
     const { max_connections: most, max_connections_per_address: own, shared_addresses: shared } = options
-    this.#quota = new Quota(most, options.max_unsettled_bytes, perAddress(most, own))
+    this.#quota = new RequestMemory(most, options.max_unsettled_bytes, perAddress(most, own))
     this.#isShared = addressTest(shared)
     this.#logLimit = new LogLimit(context.clock)
     this.#key = AccessKey.of(options.auth, context.log, context.reach)
@@ -182,7 +182,7 @@ export class HttpSource implements Source {
    */
   async #receive(
     exchange: Exchange,
-    { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },
+    { content, gzip, lease }: { content: BodyFormat; gzip: boolean; lease: Lease },
     out: Output,
     signal: AbortSignal,
   ): Promise<{ received: number; settled: Promise<AckStatus> }> {

@@ -1,11 +1,11 @@
 import type { MadeLines } from '../../core/explain.js'
 import { CONTINUES, LineSplitter, PIECE } from '../../lib/lines/line-splitter.js'
-import { type Entry, eventOptions, isEntry, lineOf } from './fields.js'
+import { eventOptions, isEntry, type JournalEntry, lineOf } from './fields.js'
 import { LongEntry } from './long-entry.js'
 import type { JournaldOptions } from './options.js'
 
 export interface Taken {
-  readonly entry: Entry
+  readonly entry: JournalEntry
   /** Names of fields that were truncated. */
   readonly cut: readonly string[]
 }
@@ -49,10 +49,10 @@ export class EntryReader {
   }
 }
 
-function entryIn(line: string): Entry | undefined {
+function entryIn(line: string): JournalEntry | undefined {
   try {
     const value: unknown = JSON.parse(line)
-    return typeof value === 'object' && value !== null ? (value as Entry) : undefined
+    return typeof value === 'object' && value !== null ? (value as JournalEntry) : undefined
   } catch {
     return undefined
   }

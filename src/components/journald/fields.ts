@@ -6,7 +6,7 @@ import type { EventFields } from '../../core/event/event-fields.js'
  * An entry from `journalctl -o json`. A value is a string, an array of numbers (bytes), null, or an array of several of
  * these values.
  */
-export type Entry = Readonly<Record<string, unknown>>
+export type JournalEntry = Readonly<Record<string, unknown>>
 
 /** Journal fields that an event also has under another name. */
 export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER', '_PID', '_SYSTEMD_UNIT'] as const
@@ -37,7 +37,7 @@ export function eventOptions(
 }
 
 /** Returns the event as JSON without line end: common fields, then journal fields. `cut`: names of the cut fields. */
-export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
+export function lineOf(entry: JournalEntry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {
     if (value !== undefined) line += `,"${name}":${JSON.stringify(value)}`
@@ -67,13 +67,13 @@ export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }
 
-export function cursorOf(entry: Entry): string | undefined {
+export function cursorOf(entry: JournalEntry): string | undefined {
   const { __CURSOR: cursor } = entry
   return typeof cursor === 'string' && cursor !== '' ? cursor : undefined
 }
 
 /** When journald received the entry, in milliseconds since the epoch. */
-export function takenAt({ __REALTIME_TIMESTAMP: micros }: Entry): number | undefined {
+export function takenAt({ __REALTIME_TIMESTAMP: micros }: JournalEntry): number | undefined {
   return typeof micros === 'string' && /^\d{1,16}$/.test(micros) ? Number(micros) / 1000 : undefined
 }
 

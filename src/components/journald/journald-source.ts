@@ -8,7 +8,7 @@ import { LowWaterMark } from '../../engine/flow/low-water-mark.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { untilReadable } from '../../lib/files/until-readable.js'
-import { linesOf } from '../../lib/lines/line-splitter.js'
+import { splitLines } from '../../lib/lines/line-splitter.js'
 import { orAborted, sleep } from '../../lib/time.js'
 import { EntryReader, type Taken } from './entries.js'
 import { cursorOf, type EventOptions, eventOptions, lineOf } from './fields.js'
@@ -16,7 +16,7 @@ import { firstCursor, Journalctl } from './journalctl.js'
 import { JournalctlProblems } from './journalctl-problems.js'
 import { CatchUp, Lag } from './lag.js'
 import { filterArgs, type JournaldOptions, ownMachine, placeArgs } from './options.js'
-import { type Place, placeIn, VERSION } from './place.js'
+import { type JournalPlace, PLACE_VERSION, placeIn } from './place.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
@@ -39,8 +39,8 @@ export class Journald implements Source {
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
   /** The positions of sent batches; undefined: the source has never run. */
-  #positions: LowWaterMark<Place> | undefined
-  #read: Place = { cursor: undefined, at: false }
+  #positions: LowWaterMark<JournalPlace> | undefined
+  #read: JournalPlace = { cursor: undefined, at: false }
   /** Aborts when the run ends, or when sent entries must be read again. */
   #leaving = new AbortController()
 
@@ -67,11 +67,11 @@ export class Journald implements Source {
     if (place) this.#positions = this.#positionsFrom(place)
     checkpoints.provide(() => {
       const { cursor = null, at = false } = this.#positions?.mark ?? {}
-      return { version: VERSION, cursor, ...(at ? { at } : {}) }
+      return { version: PLACE_VERSION, cursor, ...(at ? { at } : {}) }
     })
   }
 
-  #positionsFrom(start: Place): LowWaterMark<Place> {
+  #positionsFrom(start: JournalPlace): LowWaterMark<JournalPlace> {
     return new LowWaterMark(start, () => this.#context.checkpoints.changed())
   }
 
@@ -122,7 +122,7 @@ export class Journald implements Source {
   }
 
   /** Determines and saves the first position. Later starts must use the same position even if nothing is delivered. */
-  async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
+  async #begin(signal: AbortSignal): Promise<LowWaterMark<JournalPlace>> {
     const start = await this.#firstPlace(signal)
     this.#positions = this.#positionsFrom(start)
     const { checkpoints } = this.#context
@@ -132,7 +132,7 @@ export class Journald implements Source {
     return this.#positions
   }
 
-  async #firstPlace(signal: AbortSignal): Promise<Place> {
+  async #firstPlace(signal: AbortSignal): Promise<JournalPlace> {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
@@ -222,9 +222,9 @@ export class Journald implements Source {
       cursor = cursorOf(entry) ?? cursor
       this.#lag.at(entry)
     }
-    const frame = linesOf(Buffer.from(text))
+    const frame = splitLines(Buffer.from(text))
     if (!frame) return
-    const read: Place = { cursor, at: false }
+    const read: JournalPlace = { cursor, at: false }
     this.#read = read
     const settled = this.#positions!.add(read)
     const leaving = this.#leaving

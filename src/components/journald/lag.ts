@@ -2,7 +2,7 @@ import type { SourceContext } from '../../core/component.js'
 import { STALL_MS } from '../../engine/flow/stall.js'
 import type { Clock } from '../../lib/time.js'
 import type { Taken } from './entries.js'
-import { type Entry, takenAt } from './fields.js'
+import { type JournalEntry, takenAt } from './fields.js'
 
 /**
  * Measures how far reading lags behind. journalctl does not report the end of the journal, so the source cannot know
@@ -24,7 +24,7 @@ export class Lag {
     )
   }
 
-  at(entry: Entry): void {
+  at(entry: JournalEntry): void {
     this.#takenAt = takenAt(entry) ?? this.#takenAt
     this.#whenReadMs = this.#ageMs
   }

@@ -1,5 +1,5 @@
 import { BACKSLASH, COLON, COMMA, QUOTE } from '../../lib/formats/ascii.js'
-import type { Entry } from './fields.js'
+import type { JournalEntry } from './fields.js'
 
 const LONGEST_NAME = 256
 /** Bytes of each value that are kept even if other values of the entry have used up the limit. */
@@ -57,7 +57,7 @@ export class LongEntry {
     if (this.#depth > 0) this.#keep(bytes.subarray(from))
   }
 
-  finish(): { entry: Entry; cut: readonly string[] } {
+  finish(): { entry: JournalEntry; cut: readonly string[] } {
     return { entry: this.#entry, cut: this.#cut }
   }
 

@@ -11,14 +11,14 @@ import { type KafkaClient, loadKafka } from '../../net/kafka/client.js'
 import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
 import { CODES, meaningOf } from '../../net/kafka/refusals.js'
 import type { KafkaOptions } from './options.js'
-import { Outcome } from './outcome.js'
+import { ProduceOutcome } from './outcome.js'
 import { produceRequest } from './produce-request.js'
 import {
   countOf,
+  type EncodedRecords,
   haveSameRecords,
   NO_PRODUCER,
   type Producer,
-  type Records,
   recordBatch,
   stamp,
 } from './record-batch.js'
@@ -60,7 +60,7 @@ interface Memory {
 }
 
 interface KafkaRequest extends EncodedRequest {
-  readonly records: Records
+  readonly records: EncodedRecords
   /**
    * The indices of the events that earlier attempts have delivered. They are needed because an attempt may send several
    * rounds of batches. If it fails between two rounds, a retry has all events of the request again.
@@ -163,9 +163,9 @@ export class KafkaDestination implements Destination {
     this.#noticeCluster()
     const memory = this.#memoryOf(name)
     encoded.attempts++
-    let outcome: Outcome
+    let outcome: ProduceOutcome
     do {
-      outcome = new Outcome(records.times.length)
+      outcome = new ProduceOutcome(records.times.length)
       const shares = await this.#shares(records, topic, memory, accepted, outcome, signal)
       const byLeader = new Map<number, Share[]>()
       for (const share of shares) {
@@ -217,11 +217,11 @@ export class KafkaDestination implements Destination {
    * Divides a request into a batch for each partition. The events of a batch that is too large go to `outcome` instead.
    */
   async #shares(
-    records: Records,
+    records: EncodedRecords,
     { leaders }: Topic,
     memory: Memory,
     accepted: readonly (readonly number[])[],
-    outcome: Outcome,
+    outcome: ProduceOutcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
     // The broker may have stored unconfirmed events already. So these events are sent again in the same batch, even if
@@ -305,7 +305,7 @@ export class KafkaDestination implements Destination {
     leader: number,
     shares: readonly Share[],
     accepted: (readonly number[])[],
-    outcome: Outcome,
+    outcome: ProduceOutcome,
     failure: 'hold' | 'reject',
     signal: AbortSignal,
   ): Promise<void> {

@@ -1,7 +1,7 @@
 import { DeliveryError } from '../../core/errors.js'
 
 /** Collects what happened to the events of a request. Events that are not added count as delivered. */
-export class Outcome {
+export class ProduceOutcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []

@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { KafkaClient } from '../../net/kafka/client.js'
 import type { KafkaOptions } from './options.js'
 
-export interface Records {
+export interface EncodedRecords {
   /** The encoded key, value and headers of each record. */
   readonly bytes: Buffer
   readonly memory: GrowingBytes
@@ -37,7 +37,7 @@ export const NO_PRODUCER: Producer = { id: -1n, epoch: -1 }
 
 /** Encodes these events as a record batch, in the format of Kafka 0.11 and later. `stamp` completes the batch. */
 export async function recordBatch(
-  records: Records,
+  records: EncodedRecords,
   indices: readonly number[],
   compression: KafkaOptions['compression'],
   client: KafkaClient,
@@ -48,7 +48,7 @@ export async function recordBatch(
   let size = from
   for (let offset = 0; offset < indices.length; offset++) {
     const length = recordSize(records, indices[offset]!, base, offset)
-    size += varintSize(length) + length
+    size += zigzagSize(length) + length
   }
   const bytes = Buffer.allocUnsafe(size)
   let latest = base
@@ -96,8 +96,8 @@ export function haveSameRecords(a: Buffer, b: Buffer): boolean {
   )
 }
 
-function recordSize({ times, starts }: Records, i: number, base: number, offset: number): number {
-  return 1 + varintSize(times[i]! - base) + varintSize(offset) + starts[i + 1]! - starts[i]!
+function recordSize({ times, starts }: EncodedRecords, i: number, base: number, offset: number): number {
+  return 1 + zigzagSize(times[i]! - base) + zigzagSize(offset) + starts[i + 1]! - starts[i]!
 }
 
 type Compressor = (bytes: Buffer, options?: object) => Promise<Buffer>
@@ -115,7 +115,7 @@ async function compress(
 }
 
 /** Returns how many bytes a number takes in Kafka's format. The lowest bit is the sign; each byte has seven bits. */
-export function varintSize(value: number): number {
+export function zigzagSize(value: number): number {
   let size = 1
   for (let rest = zigzag(value); rest >= 128; rest = Math.floor(rest / 128)) size++
   return size

@@ -9,7 +9,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { murmur2 } from './murmur2.js'
 import type { KafkaOptions } from './options.js'
-import type { Records } from './record-batch.js'
+import type { EncodedRecords } from './record-batch.js'
 import { putVarint } from './record-batch.js'
 
 /** Typical bytes of a record besides its event and headers. */
@@ -41,7 +41,7 @@ export class RecordEncoder {
     this.#time = new EventTime(field(timestamp))
   }
 
-  encode(request: readonly EventBatch[]): Records {
+  encode(request: readonly EventBatch[]): EncodedRecords {
     const to = this.#spare.take(roomFor(request, RECORD_ROOM))
     const starts: number[] = []
     const times: number[] = []
@@ -60,7 +60,7 @@ export class RecordEncoder {
     return { bytes: to.bytes.subarray(0, to.length), memory: to, starts, times, hashes }
   }
 
-  release({ memory }: Records): void {
+  release({ memory }: EncodedRecords): void {
     this.#spare.give(memory)
   }
 

@@ -5,7 +5,7 @@ import { plainInteger } from '../../lib/formats/json-numbers.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
 import { unescapeInto } from '../../lib/formats/json-string.js'
 import { integerOf, tokenText } from '../../lib/formats/json-token.js'
-import type { Records } from './records.js'
+import type { RecordWriter } from './records.js'
 
 /** Converts valid JSON to values of the OpenTelemetry protocol. */
 
@@ -77,7 +77,7 @@ export function hashOf(b: Buffer, start: number, end: number): number {
 }
 
 /** Adds the value that begins at `start`. Returns where it ends, which is not behind `end`. */
-export function addValue(to: Records, b: Buffer, start: number, end: number, level = 0): number {
+export function addValue(to: RecordWriter, b: Buffer, start: number, end: number, level = 0): number {
   const first = b[start]
   if (first === QUOTE) return addString(to, b, start)
   if (level < MOST_LEVELS) {
@@ -93,7 +93,7 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
 
 const unescaped = new GrowingBytes()
 
-function addString(to: Records, b: Buffer, start: number): number {
+function addString(to: RecordWriter, b: Buffer, start: number): number {
   const end = stringEnd(b, start + 1)
   if (!sawEscape) to.text(b, start + 1, end)
   else to.text(unescapedText(b, start, end + 1), 0, unescapedLength)
@@ -111,13 +111,13 @@ export function unescapedText(b: Buffer, start: number, end: number): Buffer {
   return unescaped.bytes
 }
 
-export function addText(to: Records, text: string): void {
+export function addText(to: RecordWriter, text: string): void {
   const bytes = Buffer.from(text)
   to.text(bytes, 0, bytes.length)
 }
 
 /** A number that fits neither a double nor a 64-bit integer becomes text with all of its digits. */
-function addNumber(to: Records, b: Buffer, start: number, end: number): void {
+function addNumber(to: RecordWriter, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {
     to.integer(plain)
@@ -131,7 +131,7 @@ function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   else to.integer(value)
 }
 
-function addMap(to: Records, b: Buffer, start: number, end: number, level: number): number {
+function addMap(to: RecordWriter, b: Buffer, start: number, end: number, level: number): number {
   to.openMap()
   const stop = eachMember(b, start, end, (name, nameStart, nameEnd, _hash, json, from) => {
     to.openMember(name, nameStart, nameEnd)
@@ -143,7 +143,7 @@ function addMap(to: Records, b: Buffer, start: number, end: number, level: numbe
   return stop
 }
 
-function addList(to: Records, b: Buffer, start: number, end: number, level: number): number {
+function addList(to: RecordWriter, b: Buffer, start: number, end: number, level: number): number {
   to.openList()
   let p = skipSpace(b, start + 1, end)
   while (b[p] !== CLOSE_ARRAY) {

@@ -13,13 +13,13 @@ import { LogRecords } from './log-record.js'
 import type { OtlpOptions } from './options.js'
 import { ProtobufRecords } from './protobuf-records.js'
 import { RecordLines } from './record-lines.js'
-import type { Group, Records } from './records.js'
+import type { RecordGroup, RecordWriter } from './records.js'
 
 const LENGTH_BYTES = 4
 
 /** Encodes an export request's body. Groups events by resource and scope. Within a group, events keep their order. */
 export class ExportRequest {
-  readonly records: Records
+  readonly records: RecordWriter
   readonly #record: LogRecords
   readonly #names: readonly string[]
   /** The templates of the resource's values, then the template of the scope. */
@@ -27,7 +27,7 @@ export class ExportRequest {
   readonly #text = new GrowingBytes()
   /** The resource and scope of the last event, and the group of that event. */
   #last = Buffer.alloc(0)
-  #lastGroup: Group | undefined
+  #lastGroup: RecordGroup | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
   /** The WebAssembly kernel, which writes most records. Undefined if it cannot run, or cannot write these fields. */
@@ -45,7 +45,7 @@ export class ExportRequest {
   }
 
   encode(request: readonly EventBatch[]): Encoded {
-    const groups = new Map<string, Group>()
+    const groups = new Map<string, RecordGroup>()
     this.#lastGroup = undefined
     for (const batch of request) {
       // Finds all flags before the kernel writes records, because finding flags may also use the kernel.
@@ -77,18 +77,18 @@ export class ExportRequest {
     return { chunk: json.bytes, starts, ends, flags, length }
   }
 
-  #release(groups: Map<string, Group>): void {
+  #release(groups: Map<string, RecordGroup>): void {
     for (const { records } of groups.values()) this.#spare.give(records)
     groups.clear()
   }
 
-  #add(batch: EventBatch, i: number, groups: Map<string, Group>): void {
+  #add(batch: EventBatch, i: number, groups: Map<string, RecordGroup>): void {
     this.records.to = this.#groupOf(batch, i, groups).records
     this.#record.add(batch, i, this.records)
   }
 
   /** From `first` on, adds the events that the kernel writes in one call. Returns the index after the last one. */
-  #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
+  #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, RecordGroup>): number {
     const { output, starts, ends, same } = this.#kernel!
     // Finds the group before `write` is called, because reading the resource and the scope may also use the kernel.
     this.#groupOf(batch, first, groups)
@@ -107,7 +107,7 @@ export class ExportRequest {
     return until
   }
 
-  #groupOf(batch: EventBatch, i: number, groups: Map<string, Group>): Group {
+  #groupOf(batch: EventBatch, i: number, groups: Map<string, RecordGroup>): RecordGroup {
     const text = this.#text
     text.clear()
     for (const value of this.#values) {
@@ -126,7 +126,7 @@ export class ExportRequest {
     return group
   }
 
-  #newGroup(batch: EventBatch, i: number): Group {
+  #newGroup(batch: EventBatch, i: number): RecordGroup {
     const text = this.#text
     const values = this.#values.map(value => {
       text.clear()

@@ -1,10 +1,10 @@
 import { COMMA, OPEN_ARRAY, OPEN_OBJECT } from '../../lib/formats/ascii.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addInteger } from '../../lib/formats/json-numbers.js'
-import type { Group, RecordField, Records } from './records.js'
+import type { RecordField, RecordGroup, RecordWriter } from './records.js'
 
 /** In JSON, 64-bit integers are strings, and ids are hexadecimal digits. */
-export class JsonRecords implements Records {
+export class JsonRecords implements RecordWriter {
   readonly contentType = 'application/json'
   to!: GrowingBytes
   /** The closing text of each open part. */
@@ -103,7 +103,7 @@ export class JsonRecords implements Records {
     this.#next(`"doubleValue":${value}`)
   }
 
-  request(groups: Iterable<Group>): Buffer[] {
+  request(groups: Iterable<RecordGroup>): Buffer[] {
     const parts: Buffer[] = []
     for (const { resource, scope, records } of groups) {
       const attributes = resource.map(([key, stringValue]) => ({ key, value: { stringValue } }))

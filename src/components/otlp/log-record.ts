@@ -24,8 +24,16 @@ import {
 } from './any-value.js'
 import type { OtlpOptions } from './options.js'
 import { type LogFields, USE } from './record-lines.js'
-import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
-import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
+import {
+  EVENT_TIME,
+  OBSERVED_TIME,
+  type RecordWriter,
+  SEVERITY_NUMBER,
+  SEVERITY_TEXT,
+  SPAN_ID,
+  TRACE_ID,
+} from './records.js'
+import { SEVERITY_NUMBERS, severityOfNumber, severityOfWord } from './severity.js'
 
 /** The last second whose nanoseconds since the epoch fit into 64 bits. */
 const MOST_SECONDS = 2 ** 64 / 1e9 - 1
@@ -101,7 +109,7 @@ export class LogRecords {
     return { slot, rest: rest.map(step => (typeof step === 'string' ? new MemberName(step) : step)) }
   }
 
-  add(batch: EventBatch, i: number, to: Records): void {
+  add(batch: EventBatch, i: number, to: RecordWriter): void {
     const flags = batch.look(i)
     const from = to.to.length
     to.openRecord()
@@ -121,10 +129,10 @@ export class LogRecords {
     to.close()
   }
 
-  #addLine(batch: EventBatch, i: number, flags: number, to: Records): void {
+  #addLine(batch: EventBatch, i: number, flags: number, to: RecordWriter): void {
     const { origin, receivedAt, chunk, starts, ends } = batch
     this.#addObserved(receivedAt, to)
-    if (this.#takesTimes) to.time(TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
+    if (this.#takesTimes) to.time(EVENT_TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
     to.openBody()
     to.text(chunk, starts[i]!, ends[i]!)
     to.close()
@@ -141,12 +149,12 @@ export class LogRecords {
     to.close()
   }
 
-  #addObserved(receivedAt: number, to: Records): void {
+  #addObserved(receivedAt: number, to: RecordWriter): void {
     to.time(OBSERVED_TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
   }
 
   /** Adds event `i`, whose JSON is bytes[open, end). */
-  #addEvent(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: Records): void {
+  #addEvent(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: RecordWriter): void {
     this.#addObserved(batch.receivedAt, to)
     const from = to.to.length
     to.openAttributes()
@@ -174,7 +182,7 @@ export class LogRecords {
     else if (this.#escaped[ofBody.slot] === 0) to.text(this.#json, bodyStart + 1, bodyEnd - 1)
     else to.text(unescapedText(this.#json, bodyStart, bodyEnd), 0, unescapedLength)
     to.close()
-    if (time) to.time(TIME, time.seconds, Number(time.digits.padEnd(9, '0')))
+    if (time) to.time(EVENT_TIME, time.seconds, Number(time.digits.padEnd(9, '0')))
     if (severity?.number !== undefined) to.number(SEVERITY_NUMBER, severity.number)
     if (severity?.word !== undefined) to.word(SEVERITY_TEXT, severity.word)
     if (trace !== undefined) to.id(TRACE_ID, trace)
@@ -182,7 +190,7 @@ export class LogRecords {
   }
 
   /** Writes attributes, and notes the positions of members that may become other parts. */
-  #walk(b: Buffer, start: number, end: number, to: Records): void {
+  #walk(b: Buffer, start: number, end: number, to: RecordWriter): void {
     this.#starts.fill(NOWHERE)
     eachMember(b, start, end, (name, nameStart, nameEnd, hash, json, from) => {
       const isString = json[from] === QUOTE
@@ -227,7 +235,7 @@ export class LogRecords {
     if (rest.length === 0) this.#starts[slot] = NOWHERE
   }
 
-  #addMember(slot: number, to: Records): void {
+  #addMember(slot: number, to: RecordWriter): void {
     if (this.#starts[slot] === NOWHERE) return
     const name = this.#names.bytes[slot]!
     to.openAttribute(name, 0, name.length)
@@ -270,7 +278,7 @@ export class LogRecords {
     return text.toLowerCase()
   }
 
-  #addUid(batch: EventBatch, i: number, to: Records): void {
+  #addUid(batch: EventBatch, i: number, to: RecordWriter): void {
     if (!this.#hasUid) return
     to.openAttribute(UID, 0, UID.length)
     addText(to, eventId(batch, i))
@@ -293,5 +301,5 @@ function logFields({ timestamp, body, severity, trace_id, span_id, resource, sco
     }
   }
   const grouped = [...Object.values(resource), scope].flatMap(templatePaths).map(({ segments: [name] }) => name)
-  return { uses, grouped: [...new Set(grouped)], severities: SEVERITIES }
+  return { uses, grouped: [...new Set(grouped)], severities: SEVERITY_NUMBERS }
 }

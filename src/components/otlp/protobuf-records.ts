@@ -2,7 +2,7 @@ import { highOf, lowOf, WireWriter } from '../../core/codecs/protobuf/protobuf-o
 import { BYTES, FIXED_64, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../lib/formats/json-string.js'
-import type { Group, RecordField, Records } from './records.js'
+import type { RecordField, RecordGroup, RecordWriter } from './records.js'
 
 /** Field numbers of AnyValue. */
 const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
@@ -17,7 +17,7 @@ const MOST_HEAD = 11
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
-export class ProtobufRecords implements Records {
+export class ProtobufRecords implements RecordWriter {
   readonly contentType = 'application/x-protobuf'
   readonly #wire = new WireWriter()
   /** The starts of the open messages. */
@@ -160,7 +160,7 @@ export class ProtobufRecords implements Records {
     this.#wire.double(value)
   }
 
-  request(groups: Iterable<Group>): Buffer[] {
+  request(groups: Iterable<RecordGroup>): Buffer[] {
     return [...groups].flatMap(({ resource, scope, records }) => {
       const ofResource = written(this, () => {
         this.#begin(1)
@@ -196,7 +196,7 @@ export class ProtobufRecords implements Records {
 const lengthSize = (size: number) =>
   size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20_0000 ? 3 : size < 0x1000_0000 ? 4 : 5
 
-function written(records: Records, write: () => void): Buffer {
+function written(records: RecordWriter, write: () => void): Buffer {
   const out = new GrowingBytes()
   records.to = out
   write()

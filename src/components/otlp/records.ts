@@ -1,23 +1,23 @@
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
 /** Fields of a log record: their numbers in protobuf, and their names in JSON. */
-export const TIME = { number: 1, name: 'timeUnixNano' }
+export const EVENT_TIME = { number: 1, name: 'timeUnixNano' }
 export const OBSERVED_TIME = { number: 11, name: 'observedTimeUnixNano' }
 export const SEVERITY_NUMBER = { number: 2, name: 'severityNumber' }
 export const SEVERITY_TEXT = { number: 3, name: 'severityText' }
 export const TRACE_ID = { number: 9, name: 'traceId' }
 export const SPAN_ID = { number: 10, name: 'spanId' }
 
-export type RecordField = typeof TIME
+export type RecordField = typeof EVENT_TIME
 
-export interface Group {
+export interface RecordGroup {
   readonly resource: readonly (readonly [string, string])[]
   readonly scope: string
   readonly records: GrowingBytes
 }
 
 /** Writes log records of the OpenTelemetry protocol. `close` closes the part that was opened last. */
-export interface Records {
+export interface RecordWriter {
   readonly contentType: string
   to: GrowingBytes
   openRecord(): void
@@ -43,5 +43,5 @@ export interface Records {
   /** `value` has at most 64 bits. */
   integer(value: number | bigint): void
   double(value: number): void
-  request(groups: Iterable<Group>): Buffer[]
+  request(groups: Iterable<RecordGroup>): Buffer[]
 }

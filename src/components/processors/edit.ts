@@ -7,13 +7,13 @@ import { convert, copy, move, remove, rename } from './edit/fields.js'
 import { hash } from './edit/hash.js'
 import { keep } from './edit/keep.js'
 import { set, setDefault } from './edit/set.js'
-import type { Step, StepKind, Tools } from './edit/step.js'
-import { join, lower, replace, split, trim, truncate, upper } from './edit/texts.js'
+import type { EditStep, StepKind, Tools } from './edit/step.js'
+import { join, lower, replaceStep, split, trim, truncate, upper } from './edit/texts.js'
 
 const MOST_STEPS = 200
 
 /** All kinds of steps, in the order of the reference. */
-export const KINDS: readonly StepKind[] = [
+export const STEP_KINDS: readonly StepKind[] = [
   set,
   setDefault,
   rename,
@@ -28,12 +28,12 @@ export const KINDS: readonly StepKind[] = [
   truncate,
   split,
   join,
-  replace,
+  replaceStep,
   hash,
   addEventId,
 ]
 
-const kinds = Object.fromEntries(KINDS.map(({ name, schema }) => [name, schema.optional()]))
+const kinds = Object.fromEntries(STEP_KINDS.map(({ name, schema }) => [name, schema.optional()]))
 
 const step = z
   .strictObject({
@@ -44,17 +44,17 @@ const step = z
       ),
     ...kinds,
   })
-  .transform(({ when, ...rest }, context): Step => {
+  .transform(({ when, ...rest }, context): EditStep => {
     const given: Readonly<Record<string, unknown>> = rest
-    const [name, second] = KINDS.map(({ name }) => name).filter(name => given[name] !== undefined)
-    const known = KINDS.map(({ name }) => name).join(', ')
+    const [name, second] = STEP_KINDS.map(({ name }) => name).filter(name => given[name] !== undefined)
+    const known = STEP_KINDS.map(({ name }) => name).join(', ')
     if (name === undefined && context.issues.length > 0) return z.NEVER
     if (name === undefined) return refuse(context, `does nothing; it must have one of ${known}`)
     if (second !== undefined) {
       refuseAt(context, [second], `a step does only one thing; write this as a step of its own after ${name}`)
       return z.NEVER
     }
-    const kind = KINDS.find(kind => kind.name === name)!
+    const kind = STEP_KINDS.find(kind => kind.name === name)!
     return { ...given, name, when, operations: kind.operations(given[name]) }
   })
 
@@ -124,7 +124,7 @@ export const edit = defineProcessor({
   },
 })
 
-function namesOf(steps: readonly Step[]): string[] {
+function namesOf(steps: readonly EditStep[]): string[] {
   const written = steps.flatMap(({ operations }) => operations.flatMap(({ writes }) => writes))
   return [...new Set(written.map(({ segments }) => segments[0]))]
 }

@@ -12,7 +12,7 @@ import { COMMA, LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { findPath, found } from '../../lib/formats/json-members.js'
 import { skipSpace, valueEnd } from '../../lib/formats/json-scan.js'
-import { onOneLine } from '../../lib/formats/json-text.js'
+import { joinLines } from '../../lib/formats/json-text.js'
 
 const EMPTY = discard(0)
 /** Stands at the place of the item until the lines are written. */
@@ -152,7 +152,7 @@ class Explode implements Processor {
       lines.add(bytes, start, from)
       lines.add(this.#bytes, items[n]!, items[n + 1]!)
       lines.add(bytes, to, end)
-      if (hasLineEnds) onOneLine(lines.bytes, lineStart, lines.length)
+      if (hasLineEnds) joinLines(lines.bytes, lineStart, lines.length)
       lines.addByte(LF)
     }
   }

@@ -4,7 +4,7 @@ import type { EventFields } from '../../core/event/event-fields.js'
 import { TYPES, TYPES_TEXT } from '../../core/field-types.js'
 import { fieldPath, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-options.js'
+import { checkCodecOptions, codecFrom, codecProblems, codecShape } from './parse/codec-options.js'
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
@@ -12,7 +12,7 @@ const SHOWN_NAMES = 20
 
 const attempt = z
   .strictObject({ ...codecShape, codec: codecShape.codec.describe('The codec.') })
-  .superRefine((given, context) => checkCodec(given, context))
+  .superRefine((given, context) => checkCodecOptions(given, context))
 
 const options = z
   .strictObject({
@@ -56,7 +56,7 @@ const options = z
       refuseAt(context, ['try'], 'cannot be used with codec; move the codec into the list')
     if (codec === undefined && !tried)
       refuseAt(context, ['codec'], 'is missing; set codec, or set try to a list of codecs')
-    checkCodec(given, context)
+    checkCodecOptions(given, context)
   })
 export type ParseOptions = z.output<typeof options>
 

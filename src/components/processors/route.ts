@@ -49,7 +49,7 @@ class Route implements Processor {
   }
 }
 
-export const route = defineProcessor({
+export const routeProcessor = defineProcessor({
   type: 'route',
   summary: 'Divides events among outputs by conditions.',
   notes:

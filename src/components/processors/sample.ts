@@ -65,8 +65,8 @@ export const sample = defineProcessor({
     ...pathsOf(keep).map(path => ({ option: 'keep', path })),
   ],
   create: async (options, context) => {
-    const { Sample } = await import('./sample/sample-processor.js')
-    return new Sample(options, context)
+    const { SampleProcessor } = await import('./sample/sample-processor.js')
+    return new SampleProcessor(options, context)
   },
   async findings(options, context) {
     const { explainSample } = await import('./sample/sample-processor.js')

@@ -3,14 +3,14 @@ import { pathsOf } from '../../core/condition/condition.js'
 import type { DeciderOptions } from '../throttle/decider.js'
 import { TIME_FIELDS } from '../throttle/event/auto-time.js'
 import { deciderOptions } from './throttle/decider-options.js'
-import { type ThrottleOptions, throttleOptions } from './throttle/options.js'
+import { type ThrottleConfig, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 import { optionWarnings } from './throttle/warnings.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'this field does not divide events into buckets'
 
-async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
+async function openLimits(path: string, options: ThrottleConfig, context: ComponentContext) {
   const { LimitsFile } = await import('./throttle/limits-file.js')
   return LimitsFile.open(path, options, context)
 }

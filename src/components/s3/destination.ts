@@ -10,7 +10,7 @@ import { template } from '../../core/template.js'
 import { awsAuth } from '../../net/aws/auth-options.js'
 import { dialOptions } from '../../net/dial-options.js'
 import { httpUrl } from '../../net/proxy.js'
-import { KeyPrefixes, keyProblem, samplePrefix } from './names.js'
+import { KeyPrefixes, objectKeyProblem, samplePrefix } from './names.js'
 
 const DAY_MS = 86_400_000
 const text = (pattern: RegExp, error: string) => reaches('nothing', z.string().regex(pattern, { error }))
@@ -19,7 +19,7 @@ const options = z.strictObject({
   bucket: text(/^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/, 'must be the name of a bucket').describe('The bucket.'),
   key: template()
     .superRefine((key, context) => {
-      const problem = keyProblem(key)
+      const problem = objectKeyProblem(key)
       if (problem) refuse(context, problem)
     })
     .prefault('%Y/%m/%d/')

@@ -27,7 +27,7 @@ const LONGEST_STEP = 255
 /** Maximum bytes that Sluice appends to the part after the last slash. */
 const REST = 64
 
-export function keyProblem({ parts }: Template): string | undefined {
+export function objectKeyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
   if (/\p{Cc}/u.test(text)) return 'must not have control characters'

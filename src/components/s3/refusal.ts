@@ -55,7 +55,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   NotImplemented: { failure: 'hold', advice: 'the receiver does not know an option: remove "sse" or "storage_class"' },
 }
 
-export class Refusal extends DeliveryError {
+export class S3Refusal extends DeliveryError {
   readonly awsCode: string | undefined
 
   constructor(message: string, awsCode: string | undefined, options: ConstructorParameters<typeof DeliveryError>[1]) {
@@ -70,7 +70,7 @@ export function refusalOf(
   text: string,
   place: string,
   more: { readonly requestId?: string | undefined; readonly retryAfterMs?: number | undefined },
-): Refusal {
+): S3Refusal {
   const of = (name: string) => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1]
   const code = of('Code')
   const isKnown = code !== undefined && Object.hasOwn(KNOWN, code)
@@ -90,7 +90,7 @@ export function refusalOf(
   )
   // A code that the receiver invents must not become the value of a metric label.
   const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
-  return new Refusal(message, code, { failure, reason, status, causedBy: causeOf(status), ...more })
+  return new S3Refusal(message, code, { failure, reason, status, causedBy: causeOf(status), ...more })
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {

@@ -12,7 +12,7 @@ import { isSuccess, retryAfterMs } from '../../net/http/client/answers/statuses.
 import { withoutSlash } from '../../net/http/client/options.js'
 import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
-import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
+import { NO_UPLOAD, refusalOf, S3Refusal, unescaped } from './refusal.js'
 
 /** An object larger than this is sent in parts of this size. A part is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
@@ -74,7 +74,7 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      if (!(error instanceof Refusal && LOST_UPLOAD.has(error.awsCode))) throw error
+      if (!(error instanceof S3Refusal && LOST_UPLOAD.has(error.awsCode))) throw error
       if (await this.#isStored(object, signal)) return true
       // The object is sent again if a part is unknown, or the upload was aborted, perhaps by a bucket rule.
       object.progress = undefined
@@ -120,7 +120,7 @@ export class S3Store implements ObjectStore {
   async #isStored({ facts, size }: ObjectFile, signal: AbortSignal): Promise<boolean> {
     const { length } = await this.#ask({ method: 'HEAD', key: facts.key }, signal).catch(error => {
       // Sending objects does not need the right to read them, so the credentials may lack this right.
-      if (error instanceof Refusal && error.failure !== 'retry') return { length: undefined }
+      if (error instanceof S3Refusal && error.failure !== 'retry') return { length: undefined }
       throw error
     })
     return length === String(size)
@@ -131,7 +131,7 @@ export class S3Store implements ObjectStore {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
       // Sending objects does not need the right to list uploads, so the credentials may lack this right.
-      if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
+      if (error instanceof S3Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
     for (const upload of text.split('<Upload>').slice(1)) {
@@ -143,7 +143,7 @@ export class S3Store implements ObjectStore {
 
   async #abort(key: string, id: string, signal: AbortSignal): Promise<void> {
     await this.#ask({ method: 'DELETE', key, query: { uploadId: id } }, signal).catch(error => {
-      const isGone = error instanceof Refusal && (error.awsCode === NO_UPLOAD || error.failure !== 'retry')
+      const isGone = error instanceof S3Refusal && (error.awsCode === NO_UPLOAD || error.failure !== 'retry')
       if (!isGone) throw error
     })
   }

@@ -6,7 +6,7 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
-import { LOCAL } from '../../core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../core/options/delivery-options.js'
 import { aborted } from '../../lib/time.js'
 import { inTurn } from '../../lib/turns.js'
 import { calls, type FileCalls } from '../file/appended-file.js'
@@ -137,7 +137,7 @@ export const stdout = defineDestination({
   summary: 'Writes events to standard output.',
   options,
   examples: [{ title: 'Every event as JSON', yaml: 'encoding: json\n' }],
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   copiesLines: ({ encoding }) => encoding === 'raw',
   create: (options, context) => new Stdout(options, context),
   explain:

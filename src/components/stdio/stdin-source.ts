@@ -10,7 +10,7 @@ import { Sends } from '../../core/sends.js'
 import { portionAfter } from '../../lib/lines/chunk-pool.js'
 import type { Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 import { pushPortion } from '../../lib/lines/portions.js'
-import { READ_BYTES, SharedReadSocket } from '../../lib/network/shared-reads.js'
+import { SharedReadSocket, SOCKET_READ_BYTES } from '../../lib/network/shared-reads.js'
 import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { StdinOptions } from './options.js'
 
@@ -79,7 +79,7 @@ export class StdinSource implements Source {
   async #readFile(file: number, out: Output, signal: AbortSignal): Promise<void> {
     const splitter = this.#splitter
     while (!splitter.problem && !signal.aborted) {
-      const size = portionAfter(splitter.pending, READ_BYTES)
+      const size = portionAfter(splitter.pending, SOCKET_READ_BYTES)
       const { bytesRead } = await readFile(file, splitter.reserve(size), 0, size, null)
       if (bytesRead === 0) return
       this.#send(out, splitter.commit(bytesRead))

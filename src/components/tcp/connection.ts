@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { pushPortion } from '../../lib/lines/portions.js'
-import { READ_BYTES } from '../../lib/network/shared-reads.js'
+import { SOCKET_READ_BYTES } from '../../lib/network/shared-reads.js'
 import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
@@ -12,7 +12,7 @@ const PAUSE_MS = 250
 /** Maximum bytes in transit when a run ends. If a connection has sent more since then, it is closed after LEAVE_MS. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
-export interface Reading {
+export interface FramedReading {
   readonly socket: Socket
   readonly framer: Framer
   readonly clock: Clock
@@ -31,7 +31,7 @@ type Ending = 'ended' | 'idle' | 'stopped' | 'corrupt'
  * Reads a connection until the connection ends. Pauses while no more frames can be accepted. When the signal aborts,
  * half-closes the connection to notify the sender, but still reads data in transit.
  */
-export async function readConnection(reading: Reading, signal: AbortSignal): Promise<Ending> {
+export async function readConnection(reading: FramedReading, signal: AbortSignal): Promise<Ending> {
   const { socket, framer, clock, idleMs } = reading
   const room = () => reading.room()
   let leaving: { readonly until: number; readonly from: number } | undefined
@@ -39,7 +39,7 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   const take = (bytes: Buffer): number => {
     const taken = pushPortion(framer, bytes, frame => reading.take(frame))
     reading.pendingChanged()
-    if (bytes.length < READ_BYTES) framer.release()
+    if (bytes.length < SOCKET_READ_BYTES) framer.release()
     const isOver = isLate() && socket.bytesRead - leaving!.from > MOST_ON_ITS_WAY_BYTES
     return framer.problem || isOver ? REFUSED : taken
   }

@@ -1,4 +1,4 @@
-import { findLines } from '../../lib/kernel/find-lines.js'
+import { findLinesInKernel } from '../../lib/kernel/find-lines.js'
 import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
@@ -31,10 +31,10 @@ export interface Framer {
 
 const LF = 0x0a
 
-export type Framing = 'newline' | 'octet_counted' | 'auto'
+export type FramingMode = 'newline' | 'octet_counted' | 'auto'
 
 export interface FramerOptions {
-  readonly framing: Framing
+  readonly framing: FramingMode
   readonly maxLineBytes: number
   /** Whether a null byte also ends a message. The null byte becomes a line end. */
   readonly endsWithNull: boolean
@@ -46,7 +46,7 @@ export function framerOf(options: FramerOptions): Framer {
   const { framing, maxLineBytes, endsWithNull, tidy } = options
   if (framing === 'octet_counted') return new OctetSplitter(maxLineBytes, tidy)
   if (framing === 'auto') return new AutoFramer(options)
-  return new (endsWithNull ? NullFramer : LineFramer)(maxLineBytes, false, findLines)
+  return new (endsWithNull ? NullFramer : LineFramer)(maxLineBytes, false, findLinesInKernel)
 }
 
 class LineFramer extends LineSplitter implements Framer {

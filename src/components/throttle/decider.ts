@@ -49,7 +49,7 @@ export interface EventTimeOptions {
   readonly onLate: 'pass' | 'discard'
 }
 
-export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
+export interface LimitRefusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   /** The amount that the window had already counted, in `unit`. */
   readonly count: number
   /** The rule that has the limit; undefined if the throttle itself has the limit. */
@@ -174,7 +174,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   }
 
   /** The limit that has just discarded event `i`; undefined if no limit did. Too slow to be called for each event. */
-  refusal(batch: EventBatch, i: number): Refusal | undefined {
+  refusal(batch: EventBatch, i: number): LimitRefusal | undefined {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
     const { limit, unit, mode } = level.limit

@@ -1,11 +1,11 @@
 import { keyBytes } from './buckets/bucket-key.js'
 import type { BucketPart, PlacedKey } from './buckets/bucket-part.js'
-import { keyOf } from './buckets/key-table.js'
+import { hashedKey } from './buckets/key-table.js'
 import { BucketBound, KeyedBuckets, type PrepareBucket } from './buckets/keyed-buckets.js'
 import { FULL, type WindowDecision } from './decisions.js'
 import type { Level, Limit } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
-import { type ExactRule, ExactRules, shapeOf } from './rules/exact-rules.js'
+import { type ExactRule, ExactRules, ruleShape } from './rules/exact-rules.js'
 import type { Rule } from './rules/rule.js'
 import { keepOnly, type RuledLimiter } from './rules/rules.js'
 import { Credit } from './windows/credited.js'
@@ -106,13 +106,13 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
 
   #exactRule({ key, when, limits }: Rule): ExactRule | undefined {
     if (key?.text === undefined || when !== undefined) return undefined
-    const shape = shapeOf(limits)
+    const shape = ruleShape(limits)
     let exact = this.#exact.get(shape)
     if (!exact) {
       exact = new ExactRules(prepare => new Limiter({ ...this.#options, limits }, this.timing, this, prepare))
       this.#exact.set(shape, exact)
     }
-    return exact.add(keyOf(keyBytes(key.text), this.seed), limits)
+    return exact.add(hashedKey(keyBytes(key.text), this.seed), limits)
   }
 
   keepRules(rules: readonly Rule[]): void {

@@ -10,7 +10,7 @@ import {
   colonOfPort,
   fail,
   indexOfByte,
-  putNumber,
+  putDigits,
   readAccessLog,
   whatFailed,
 } from './web-log/web-log.js'
@@ -80,8 +80,8 @@ function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPor
   }
   if (!isAt(b, start, end, PID_WORD)) return false
   const colon = indexOfByte(b, COLON, start, end)
-  if (!putNumber(to, PID, b, start + PID_WORD.length, colon)) return false
-  if (colon < end && isAt(b, colon + 1, end, TID_WORD)) putNumber(to, TID, b, colon + 1 + TID_WORD.length, end)
+  if (!putDigits(to, PID, b, start + PID_WORD.length, colon)) return false
+  if (colon < end && isAt(b, colon + 1, end, TID_WORD)) putDigits(to, TID, b, colon + 1 + TID_WORD.length, end)
   return true
 }
 

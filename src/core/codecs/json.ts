@@ -1,13 +1,13 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { objectEnd, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
-import { onOneLine } from '../../lib/formats/json-text.js'
+import { joinLines } from '../../lib/formats/json-text.js'
 import { MemberPlaces, NAME } from '../../lib/formats/member-places.js'
 import { exactJson, parseExact } from '../../lib/formats/normal-json.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
-import { behindMark, Codec, type CodecDefinition, defineCodec, MARK, NEWLINE, NO_OPTIONS } from '../codec.js'
+import { BYTE_ORDER_MARK, behindMark, Codec, type CodecDefinition, defineCodec, NEWLINE, NO_OPTIONS } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
@@ -18,7 +18,7 @@ const LEAST_FOR_KERNEL = 1024
 const LONGEST_EXPLAINED = 64 * 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
-export class JsonLines extends Codec {
+export class JsonCodec extends Codec {
   readonly #name = new FieldName()
   readonly #places = new MemberPlaces()
 
@@ -84,7 +84,7 @@ export class JsonLines extends Codec {
 
   override flatten(chunk: Buffer, start: number, end: number): void {
     const from = behindMark(chunk, start, end)
-    if (objectEnd(chunk, from, end) === end) onOneLine(chunk, from, end)
+    if (objectEnd(chunk, from, end) === end) joinLines(chunk, from, end)
   }
 
   override write(batch: EventBatch, to: ByteSink): void {
@@ -109,7 +109,7 @@ export class JsonLines extends Codec {
       let terminated = true
       // Adjacent events that end with plain LF form a run. Another line end or a byte order mark ends the run.
       while (terminated && i < length && starts[i] === end && isUnchanged(batch.look(i))) {
-        if (chunk[end] === MARK && i > first) break
+        if (chunk[end] === BYTE_ORDER_MARK && i > first) break
         terminated = (flags[i]! & LINE_END) === 1
         end = terminated ? ends[i]! + 1 : ends[i]!
         i++
@@ -143,7 +143,7 @@ export const json = defineCodec({
       event: { app: 'shop', took_ms: 12, user: { id: 7 } },
     },
   ],
-  create: () => new JsonLines(),
+  create: () => new JsonCodec(),
 })
 
 /** For events that are always JSON objects, such as journal entries. */

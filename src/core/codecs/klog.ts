@@ -3,7 +3,7 @@ import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { nearest } from '../../lib/formats/strptime.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
-import { fail, indexOfByte, putNumber, whatFailed } from './web-log/web-log.js'
+import { fail, indexOfByte, putDigits, whatFailed } from './web-log/web-log.js'
 
 const CLOSE = 0x5d
 /** Lengths of `0505 17:59:40.692994`, of its part before the point, and of this part in ISO 8601. */
@@ -92,12 +92,12 @@ class Klog extends FieldsCodec {
     p += TIME
     while (p < end && b[p] === SPACE) p++
     let stop = indexOfByte(b, SPACE, p, end)
-    if (stop >= end || !putNumber(to, ID, b, p, stop)) return fail(p, 'the number of a thread')
+    if (stop >= end || !putDigits(to, ID, b, p, stop)) return fail(p, 'the number of a thread')
     p = stop + 1
     stop = indexOfByte(b, CLOSE, p, end)
     let colon = stop - 1
     while (colon > p && b[colon] !== COLON) colon--
-    if (stop >= end || colon <= p || !putNumber(to, LINE, b, colon + 1, stop)) return fail(p, 'FILE:LINE and "]"')
+    if (stop >= end || colon <= p || !putDigits(to, LINE, b, colon + 1, stop)) return fail(p, 'FILE:LINE and "]"')
     to.text(FILE, b, p, colon)
     p = stop + 1
     if (p < end && b[p] === SPACE) p++

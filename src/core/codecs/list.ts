@@ -15,14 +15,14 @@ import { nginx } from './nginx.js'
 import { offerCodecs } from './options.js'
 import { protobuf } from './protobuf/protobuf.js'
 import { raw } from './raw.js'
-import { regex } from './regex.js'
+import { regexCodec } from './regex.js'
 import { syslog } from './syslog/syslog.js'
-import { text } from './text.js'
+import { textCodec } from './text.js'
 
 /** All built-in codecs. A new codec needs one file and one line here. */
 export const codecs: readonly CodecDefinition[] = [
   json,
-  text,
+  textCodec,
   syslog,
   logfmt,
   csv,
@@ -37,7 +37,7 @@ export const codecs: readonly CodecDefinition[] = [
   protobuf,
   ndjson,
   raw,
-  regex,
+  regexCodec,
   grok,
 ]
 

@@ -1,6 +1,6 @@
 import type { Codec, CodecDefinition } from '../codec.js'
 import { json } from './json.js'
-import { text } from './text.js'
+import { textCodec } from './text.js'
 
 /**
  * The built-in codecs that are loaded. Loading all built-in codecs takes a tenth of the start time of the daemon. So
@@ -8,7 +8,7 @@ import { text } from './text.js'
  * imports list.ts, which loads all codecs.
  */
 
-let builtIn: readonly CodecDefinition[] = [json, text]
+let builtIn: readonly CodecDefinition[] = [json, textCodec]
 
 export const loadedCodecs = (): readonly CodecDefinition[] => builtIn
 

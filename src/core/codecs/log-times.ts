@@ -1,6 +1,6 @@
 import { COLON, MINUS, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { dayOf, two } from '../../lib/formats/iso-time.js'
-import { MONTHS, type TimeReader } from '../../lib/formats/strptime.js'
+import { MONTHS, type TimeParser } from '../../lib/formats/strptime.js'
 import { TimeZone } from '../../lib/formats/time-zone.js'
 
 /** Converts times of web servers to ISO 8601 in UTC. Caches the last time, since many lines have the same second. */
@@ -117,7 +117,7 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
 let local: TimeZone | undefined
 
 /** Converts a text with the first reader that accepts it. A missing zone is local. `wall` provides a missing year. */
-export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
+export function firstOf(readers: readonly TimeParser[], wall = 0): TimeOf {
   return ofText(text => {
     local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)
     for (const read of readers) {

@@ -9,7 +9,7 @@ import {
   ACCESS_LINES,
   fail,
   indexOfByte,
-  putNumber,
+  putDigits,
   putQuoted,
   putRequest,
   putUnlessDash,
@@ -55,15 +55,15 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   p = stop + 2
   stop = p
   while (stop < end && b[stop] !== HASH && b[stop] !== SPACE) stop++
-  if (stop >= end || b[stop] !== HASH || !putNumber(to, PID, b, p, stop)) return fail(p, 'a process id and "#"')
+  if (stop >= end || b[stop] !== HASH || !putDigits(to, PID, b, p, stop)) return fail(p, 'a process id and "#"')
   p = stop + 1
   while (stop < end && b[stop] !== COLON && b[stop] !== SPACE) stop++
-  if (stop >= end || b[stop] !== COLON || !putNumber(to, TID, b, p, stop)) return fail(p, 'a thread id and ":"')
+  if (stop >= end || b[stop] !== COLON || !putDigits(to, TID, b, p, stop)) return fail(p, 'a thread id and ":"')
   p = stop + 2
   if (p < end && b[p] === STAR) {
     stop = p + 1
     while (stop < end && b[stop] !== SPACE) stop++
-    if (!putNumber(to, CID, b, p + 1, stop)) return fail(p, 'the number of a connection')
+    if (!putDigits(to, CID, b, p + 1, stop)) return fail(p, 'the number of a connection')
     p = stop + 1
   }
   const from = Math.min(p, end)

@@ -26,7 +26,7 @@ interface NamedGroup extends PatternField {
  * unknown escapes only without the flag `u`. So if `source` is invalid with the flag `u`, compiles `lenient` without
  * this flag. If both are invalid, throws a PatternError.
  */
-export function compiled(source: string, flags = '', lenient = source): Pattern {
+export function compiledPattern(source: string, flags = '', lenient = source): Pattern {
   try {
     return new Pattern(source, `${flags}u`)
   } catch (error) {

@@ -1,8 +1,8 @@
 import { defineCodec } from '../codec.js'
-import { text } from './text.js'
+import { textCodec } from './text.js'
 
 export const raw = defineCodec({
-  ...text,
+  ...textCodec,
   name: 'raw',
   summary: 'Another name of `text`: each line becomes `.message` as it is.',
   notes:

@@ -7,7 +7,7 @@ import { type Framing, makeValid } from '../../lib/lines/framed-splitter.js'
 import type { CodecDefinition } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
 import { EventJson } from '../event/event-json.js'
-import { JsonLines } from './json.js'
+import { JsonCodec } from './json.js'
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
 
@@ -15,7 +15,7 @@ const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
  * A codec of records that are not lines. Sources use `framing` to convert each record to a line of JSON. They then
  * handle this line like a line of the codec json. Destinations use `write` to create records.
  */
-export abstract class RecordCodec extends JsonLines {
+export abstract class RecordCodec extends JsonCodec {
   readonly #event = new EventJson()
   readonly #json = new GrowingBytes()
   readonly #record = new GrowingBytes()

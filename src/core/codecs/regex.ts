@@ -1,22 +1,22 @@
 import { z } from 'zod'
 import { defineCodec } from '../codec.js'
-import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
+import { compiledPattern, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
 const options = z.strictObject({ pattern: patternOption })
 
 class Regex extends PatternCodec {
   constructor(given: z.output<typeof options>) {
     // Python, Go and Rust write named groups as (?P<name>…).
-    const pattern = compiled(given.pattern.replaceAll('(?P<', '(?<'))
+    const pattern = compiledPattern(given.pattern.replaceAll('(?P<', '(?<'))
     const fields = pattern.groupNames.flatMap((name, group): PatternField[] =>
       name === undefined || group === 0 ? [] : [{ group, name }],
     )
     if (fields.length === 0) throw new Error('must have a group with the name of a field, as in (?<client>\\S+)')
-    super(regex, given, pattern, fields, true)
+    super(regexCodec, given, pattern, fields, true)
   }
 }
 
-export const regex = defineCodec({
+export const regexCodec = defineCodec({
   name: 'regex',
   summary: 'Each line matches a regular expression, whose named groups are the fields.',
   notes:

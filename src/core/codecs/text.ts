@@ -12,7 +12,7 @@ class Text extends Codec {
   readonly #tail = new OriginTail()
 
   constructor() {
-    super(text)
+    super(textCodec)
   }
 
   scan(): boolean {
@@ -37,7 +37,7 @@ class Text extends Codec {
   }
 }
 
-export const text = defineCodec({
+export const textCodec = defineCodec({
   name: 'text',
   summary: 'Each line is text, which becomes `.message`.',
   notes: 'A byte order mark at the beginning of a file, stream or request is not part of the first line.',
@@ -58,4 +58,4 @@ export const text = defineCodec({
 })
 
 /** For lines in an unknown format. */
-export const PLAIN_TEXT: Codec = text.create({} as never)
+export const TEXT_LINES: Codec = textCodec.create({} as never)

@@ -6,7 +6,7 @@ import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-spl
 import type { Ack } from './ack.js'
 import type { Behind } from './behind.js'
 import { ChangedTexts } from './changed-texts.js'
-import { areUtf8, bytesOf, columnOf, compacted, selectedRows } from './columns.js'
+import { areUtf8, columnOf, compacted, selectedRows, sizeOfLines } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
@@ -343,7 +343,7 @@ export class EventBatch {
       starts: this.starts.subarray(from, to),
       ends: this.ends.subarray(from, to),
       flags: this.flags.slice(from, to),
-      bytes: bytesOf(this, from, to),
+      bytes: sizeOfLines(this, from, to),
       isRun: this.isRun,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)

@@ -5,7 +5,11 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 type Lines = Pick<Frame, 'chunk' | 'length' | 'bytes' | 'starts' | 'ends' | 'flags' | 'isRun'>
 
 /** Returns the size of lines [from, to) with their line ends. */
-export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Lines, from: number, to: number): number {
+export function sizeOfLines(
+  { length, bytes: all, starts, ends, flags, isRun }: Lines,
+  from: number,
+  to: number,
+): number {
   if (from === 0 && to === length) return all
   if (isRun && from < to) return ends[to - 1]! + (flags[to - 1]! & LINE_END) - starts[from]!
   let bytes = 0

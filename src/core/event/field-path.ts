@@ -1,12 +1,12 @@
 /** Paths of event fields: `.app`, `.a.b`, `."x-y"`, `.list[0]`. */
 
-export type Segment = string | number
+export type PathSegment = string | number
 
 export interface FieldPath {
   /** The path as written. */
   readonly text: string
   /** The first segment is always a name, because an event is an object. */
-  readonly segments: readonly [string, ...Segment[]]
+  readonly segments: readonly [string, ...PathSegment[]]
 }
 
 /** A syntax error in a path; `column` is 1-based. */
@@ -25,7 +25,7 @@ const INDEX = /\[(\d{1,9})\]/y
 
 /** Parses the path that begins at `from`. Returns the path and the index after the path. */
 export function readFieldPath(text: string, from = 0): { path: FieldPath; end: number } {
-  const segments: Segment[] = []
+  const segments: PathSegment[] = []
   let at = from
   const match = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at
@@ -49,7 +49,7 @@ export function readFieldPath(text: string, from = 0): { path: FieldPath; end: n
     }
     segments.push(name)
   }
-  return { path: { text: text.slice(from, at), segments: segments as [string, ...Segment[]] }, end: at }
+  return { path: { text: text.slice(from, at), segments: segments as [string, ...PathSegment[]] }, end: at }
 }
 
 function unquote(quoted: string): string {
@@ -90,12 +90,12 @@ export function fieldPathText(name: string): string {
 }
 
 /** Returns the value at `segments` within `value`, or undefined. Follows only own properties and array items. */
-export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
+export function valueAt(value: unknown, segments: readonly PathSegment[]): unknown {
   for (const segment of segments) {
     if (typeof value !== 'object' || value === null) return undefined
     if (Array.isArray(value) !== (typeof segment === 'number')) return undefined
     if (!Object.hasOwn(value, segment)) return undefined
-    value = (value as Record<Segment, unknown>)[segment]
+    value = (value as Record<PathSegment, unknown>)[segment]
   }
   return value
 }

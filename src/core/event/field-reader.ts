@@ -6,7 +6,7 @@ import { exactJson, normalJson } from '../../lib/formats/normal-json.js'
 import type { EventBatch } from './batch.js'
 import { originField } from './event.js'
 import { EventJson } from './event-json.js'
-import { type FieldPath, type Segment, valueAt } from './field-path.js'
+import { type FieldPath, type PathSegment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 export const MISSING = 0
@@ -38,7 +38,7 @@ export class FieldReader {
   readonly #wanted: WantedNames
   readonly #slot: number
   readonly #isMessage: boolean
-  readonly #rest: readonly Segment[]
+  readonly #rest: readonly PathSegment[]
   /** `#rest`, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
   /** The second segment, if it is a name. A scan of the first segment's object finds it. */

@@ -21,7 +21,7 @@ export const UNKNOWN = 2
  * UNKNOWN if a reader must test the value. Returns the number of UNKNOWN values; undefined if the kernel is
  * unavailable.
  */
-export function narrowStrings(
+export function narrowByStrings(
   batch: EventBatch,
   slot: number,
   wanted: WantedText,

@@ -20,7 +20,7 @@ const REMOTE: DeliveryDefaults = {
 }
 
 /** Defaults for destinations on the same machine, which keep the order and wait only briefly. */
-export const LOCAL: DeliveryDefaults = {
+export const LOCAL_DEFAULTS: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
   bytes: 'Maximum bytes of events per write, as measured when they were read.',

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { findLines } from '../../lib/kernel/find-lines.js'
+import { findLinesInKernel } from '../../lib/kernel/find-lines.js'
 import { FramedSplitter, type Framing } from '../../lib/lines/framed-splitter.js'
-import { continuesWith, endsWith, startsWith } from '../../lib/lines/line-patterns.js'
+import { continuesWith, endsWith, startsEvent } from '../../lib/lines/line-patterns.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { PartSplitter } from '../../lib/lines/part-splitter.js'
 import { type Joiner, RecordSplitter } from '../../lib/lines/record-splitter.js'
@@ -144,7 +144,7 @@ export class Splitting {
     const { readPart } = decode.definition
     if (!multiline && readPart) return new PartSplitter(readPart, MOST_PARTS, max_line_bytes, continues, carry)
     const joiner = this.#joiner
-    if (!multiline || !joiner) return new LineSplitter(max_line_bytes, continues, findLines)
+    if (!multiline || !joiner) return new LineSplitter(max_line_bytes, continues, findLinesInKernel)
     const { max_lines: maxLines, max_bytes: maxBytes = max_line_bytes } = multiline
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
@@ -168,7 +168,7 @@ export class Splitting {
 }
 
 function joinerOf({ start, continue: continuation, until, preset }: MultilineOptions): Joiner {
-  if (start) return startsWith(start)
+  if (start) return startsEvent(start)
   if (continuation) return continuesWith(continuation)
   if (until) return endsWith(until)
   return stackTraces([preset!].flat())

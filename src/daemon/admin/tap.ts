@@ -9,7 +9,7 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import type { Links } from '../../engine/run/links.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { exactJson } from '../../lib/formats/normal-json.js'
-import { linesOf } from '../../lib/lines/line-splitter.js'
+import { splitLines } from '../../lib/lines/line-splitter.js'
 import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
@@ -149,7 +149,7 @@ export function conditionOnLines(text: string): (line: Buffer) => boolean {
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))
   const origin = { source: 'tap', host: '', codec: JSON_OBJECTS, wanted }
   return line => {
-    const frame = linesOf(line)
+    const frame = splitLines(line)
     try {
       return frame !== undefined && test(new EventBatch(frame, origin, 0, new Ack(() => {})), 0)
     } finally {

@@ -30,7 +30,7 @@ import type {
   userKeyInput,
   userUpdate,
 } from './inputs.js'
-import { type Answered, type ClientOptions, type RequestOptions, ServiceError, Transport } from './transport.js'
+import { type Answered, type ApiClientOptions, ApiTransport, type RequestOptions, ServiceError } from './transport.js'
 
 /** A typed client of the service, with one method for each API call. */
 
@@ -75,9 +75,9 @@ const part = (text: string): string => encodeURIComponent(text)
 
 /** Base class of the method groups, with shared requests. */
 class Calls {
-  readonly transport: Transport
+  readonly transport: ApiTransport
 
-  constructor(transport: Transport) {
+  constructor(transport: ApiTransport) {
     this.transport = transport
   }
 
@@ -186,8 +186,8 @@ export class Client {
   readonly accounts: Accounts
   readonly #calls: Calls
 
-  constructor(options: ClientOptions | Transport) {
-    const transport = options instanceof Transport ? options : new Transport(options)
+  constructor(options: ApiClientOptions | ApiTransport) {
+    const transport = options instanceof ApiTransport ? options : new ApiTransport(options)
     this.#calls = new Calls(transport)
     this.pipelines = new Pipelines(transport)
     this.secrets = new Secrets(transport)

@@ -7,7 +7,7 @@ import { unreachableText } from './unreachable.js'
 
 /** Sends requests to the service and parses responses. It does not know the routes. */
 
-export interface ClientOptions {
+export interface ApiClientOptions {
   /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
   readonly url: string
   /** The access key. A function is called before each request, so the key can be rotated. */
@@ -84,11 +84,11 @@ const MOST_BYTES = 32_000_000
 /** A JSON answer may have one value per this many bytes of its maximum size. With more values, it is kept as text. */
 const BYTES_PER_VALUE = 16
 
-export class Transport {
-  readonly #options: ClientOptions
+export class ApiTransport {
+  readonly #options: ApiClientOptions
   readonly #base: string
 
-  constructor(options: ClientOptions) {
+  constructor(options: ApiClientOptions) {
     const { protocol, origin, pathname } = new URL(options.url)
     if (protocol !== 'http:' && protocol !== 'https:') throw new TypeError('url must begin with http:// or https://')
     this.#options = options
@@ -96,8 +96,8 @@ export class Transport {
   }
 
   /** Returns a transport that uses the same service and key, and acts in another account. */
-  within(delegateAccountId: string | undefined): Transport {
-    return new Transport({ ...this.#options, delegateAccountId })
+  within(delegateAccountId: string | undefined): ApiTransport {
+    return new ApiTransport({ ...this.#options, delegateAccountId })
   }
 
   /** Resolves with a response of status 2xx or 304. Throws ServiceError for other statuses, or UnreachableError. */

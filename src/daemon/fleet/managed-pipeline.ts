@@ -14,7 +14,7 @@ import { Turns } from '../../lib/turns.js'
 import type { ManagedStatus } from './managed-status.js'
 import { type Present, Reporter } from './reporter.js'
 import type { RevisionCache } from './revision-cache.js'
-import type { Link, PublishedRevision, Report } from './service-link.js'
+import type { PublishedRevision, Report, ServiceLink } from './service-link.js'
 
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
@@ -37,7 +37,7 @@ interface Refused {
 
 export interface ManagedPipelineOptions {
   readonly name: string
-  readonly link: Link
+  readonly link: ServiceLink
   readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Clock, sleep } from '../../lib/time.js'
-import type { Link, Report } from './service-link.js'
+import type { Report, ServiceLink } from './service-link.js'
 
 const CHECK_MS = 1000
 
@@ -11,7 +11,7 @@ type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
 export type Present = Pick<Report, 'revision' | 'health' | 'error'>
 
 export interface ReporterOptions {
-  readonly link: Pick<Link, 'report'>
+  readonly link: Pick<ServiceLink, 'report'>
   readonly clock: Clock
   readonly log: Logger
   readonly daemon: Daemon

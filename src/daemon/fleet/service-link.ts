@@ -1,6 +1,6 @@
 import type { AccessKey } from '../../net/key.js'
 import { fetchTrusting } from '../client/fetch-trusting.js'
-import { Transport } from '../client/transport.js'
+import { ApiTransport } from '../client/transport.js'
 
 const TIMEOUT_MS = 10_000
 /** The service accepts configurations of 128 KiB. */
@@ -24,7 +24,7 @@ export interface Report {
 }
 
 /** The requests of a managed daemon to its service. */
-export interface Link {
+export interface ServiceLink {
   /** Resolves with undefined if the ETag of the published revision is still `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>
   report(report: Report): Promise<void>
@@ -43,7 +43,7 @@ export function linkTo(
   key: AccessKey,
   delegateAccountId: string | undefined,
   fetch = base.startsWith('https:') ? fetchTrusting() : undefined,
-): Link {
+): ServiceLink {
   // The caller retries.
   const options = {
     url: base,
@@ -53,7 +53,7 @@ export function linkTo(
     delegateAccountId,
     ...(fetch && { fetch }),
   }
-  const transport = new Transport(options)
+  const transport = new ApiTransport(options)
   return {
     async published(etag) {
       const headers = { 'if-none-match': etag }

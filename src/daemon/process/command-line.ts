@@ -49,7 +49,7 @@ type Value<O extends OptionSpec> = O extends { value: string }
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
 /** A parsed command line, with each option's value by name. A missing option is false, an empty list or undefined. */
-export interface Call<S extends OptionSpecs> {
+export interface ParsedCommand<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
 }
@@ -79,7 +79,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
    */
   readonly ships?: true
   /** Resolves with the exit code. */
-  run(call: Call<S>, io: Io): Promise<number>
+  run(call: ParsedCommand<S>, io: Io): Promise<number>
 }
 
 /** Declares a command. `run` knows the types of its options, but the table of commands does not need these types. */
@@ -151,7 +151,7 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
 }
 
 /** Parses the arguments that follow the name of `command`; throws UsageError. */
-export function readCall(command: Command, args: readonly string[], env: Io['env'] = {}): Call<OptionSpecs> {
+export function readCall(command: Command, args: readonly string[], env: Io['env'] = {}): ParsedCommand<OptionSpecs> {
   const fail = (message: string): never => {
     throw new UsageError(message, command.name)
   }

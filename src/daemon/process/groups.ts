@@ -1,6 +1,6 @@
 import type { Command } from './command-line.js'
 
-export interface Group {
+export interface CommandGroup {
   /** The argument of `sluice help`. */
   readonly name: string
   readonly title: string
@@ -9,7 +9,7 @@ export interface Group {
   readonly row?: string
 }
 
-export const GROUPS: readonly Group[] = [
+export const GROUPS: readonly CommandGroup[] = [
   { name: 'run', title: 'Commands that run the daemon', words: ['run', 'quickstart'] },
   {
     name: 'check',
@@ -32,8 +32,8 @@ export const FAMILIES: Readonly<Record<string, string>> = {
   admin: 'Sets up, backs up and restores the service.',
 }
 
-export const groupOf = (name: string | undefined): Group | undefined => GROUPS.find(group => group.name === name)
+export const groupOf = (name: string | undefined): CommandGroup | undefined => GROUPS.find(group => group.name === name)
 
 /** The commands of a group, in the order of the group's words. */
-export const commandsOf = ({ words }: Group, commands: readonly Command[]): readonly Command[] =>
+export const commandsOf = ({ words }: CommandGroup, commands: readonly Command[]): readonly Command[] =>
   words.flatMap(word => commands.filter(({ name }) => name.split(' ')[0] === word))

@@ -1,5 +1,5 @@
 import type { Command, OptionSpec } from './command-line.js'
-import { commandsOf, FAMILIES, GROUPS, type Group } from './groups.js'
+import { type CommandGroup, commandsOf, FAMILIES, GROUPS } from './groups.js'
 import { wrap } from './wrap.js'
 
 /** The texts of `--help`, made from the table of commands. */
@@ -116,7 +116,7 @@ export function familyHelp(word: string, commands: readonly Command[]): string {
   return [`Commands of sluice ${word}:\n${list(commands)}`, helpOf(commands[0]!)].join('\n')
 }
 
-export function groupHelp(group: Group, commands: readonly Command[]): string {
+export function groupHelp(group: CommandGroup, commands: readonly Command[]): string {
   const own = commandsOf(group, commands)
   const parts = [`${group.title}:\n${list(own)}`]
   if (group.row !== undefined) {
@@ -127,7 +127,7 @@ export function groupHelp(group: Group, commands: readonly Command[]): string {
 }
 
 /** For a command that has the same name as its group: the other commands of the group. */
-export function seeAlso(group: Group): string {
+export function seeAlso(group: CommandGroup): string {
   return `See also: ${group.words
     .filter(word => word !== group.name)
     .map(word => `sluice help ${word}`)

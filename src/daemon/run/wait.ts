@@ -9,7 +9,7 @@ import { type ConnectionEvents, ConnectionReport } from '../../net/limits.js'
 import type { Served } from '../admin/server.js'
 import type { ManagedPipeline } from '../fleet/managed-pipeline.js'
 import { onSignals } from '../process/signals.js'
-import { oneLine } from '../systemd/service-state.js'
+import { statusLine } from '../systemd/service-state.js'
 import type { Systemd } from '../systemd/systemd.js'
 import { type Managed, type ManagedReport, managedMetrics } from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
@@ -81,7 +81,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime:
   report(first)
   const reports = { metrics, connections, ...(managed && { managed: managed.report }) }
   const servers = standIn('data_dir', () => reason, reports, config, log)
-  systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
+  systemd.follow({ state: () => ({ ready: true, status: statusLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
   try {
     await servers.open(config, NOTHING)
@@ -127,7 +127,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   systemd.follow({
     state: () => ({
       ready: managed.waitsFor !== undefined,
-      status: oneLine(`waiting for a revision to run: ${reason()}`),
+      status: statusLine(`waiting for a revision to run: ${reason()}`),
     }),
   })
   const metrics = new Metrics(log)

@@ -10,7 +10,7 @@ export interface ServiceState {
   readonly status: string
 }
 
-export interface Subject {
+export interface WatchedService {
   state(): ServiceState
   /** Whether everything works as it should. Called several times per watchdog interval. If missing, always true. */
   goesOn?(): boolean | Promise<boolean>
@@ -61,7 +61,7 @@ export function daemonState({ destinations, failures = [], refused, stuck = [] }
   ]
   const ready = starting.length === 0
   if (!ready) problems.push(`validates ${list(starting)}`)
-  return { ready, status: oneLine(problems.length > 0 ? problems.join('; ') : `delivers to ${list(destinations)}`) }
+  return { ready, status: statusLine(problems.length > 0 ? problems.join('; ') : `delivers to ${list(destinations)}`) }
 }
 
 function list(destinations: readonly DestinationState[]): string {
@@ -70,22 +70,22 @@ function list(destinations: readonly DestinationState[]): string {
 }
 
 /** Replaces line ends and limits the length. */
-export function oneLine(text: string): string {
+export function statusLine(text: string): string {
   const line = printable(text.replace(/\s+/g, ' ').trim())
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line
 }
 
-export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
+export type WatchedPipeline = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
-export class DaemonHealth implements Subject {
+export class DaemonHealth implements WatchedService {
   /** Why the configuration that was read last is not running. */
   refused: string | undefined
-  readonly #pipeline: Watched
+  readonly #pipeline: WatchedPipeline
   readonly #log: Logger
   readonly #progress = new ProgressWatch(CHECKS)
   #stuck: readonly string[] = []
 
-  constructor(pipeline: Watched, log: Logger) {
+  constructor(pipeline: WatchedPipeline, log: Logger) {
     this.#pipeline = pipeline
     this.#log = log
   }

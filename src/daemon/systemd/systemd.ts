@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { after, every } from '../../lib/time.js'
 import { Notifier, notifyProgram, type Send } from './notifier.js'
-import { CHECKS, oneLine, type Subject } from './service-state.js'
+import { CHECKS, statusLine, type WatchedService } from './service-state.js'
 
 const CHECK_MS = 1000
 /** Interval of checks during startup. It is short, because other units wait until the startup has ended. */
@@ -25,7 +25,7 @@ export class Systemd {
   readonly #notifier: Notifier | undefined
   readonly #watchdogMs: number | undefined
   readonly #every: typeof every
-  #subject: Subject | undefined
+  #subject: WatchedService | undefined
   #stops: (() => void)[] = []
   #stopFirst: (() => void) | undefined
   #status = ''
@@ -53,7 +53,7 @@ export class Systemd {
   }
 
   /** Reports this subject from now on, in place of the previous one. */
-  follow(subject: Subject): void {
+  follow(subject: WatchedService): void {
     if (!this.#notifier) return
     this.#subject = subject
     this.#check()
@@ -83,7 +83,7 @@ export class Systemd {
     if (this.#isEnding) return
     this.#isEnding = true
     const micros = Math.round((timeoutMs + EXTEND_MS) * 1000)
-    this.#notifier?.say({ STOPPING: '1', STATUS: oneLine(status), EXTEND_TIMEOUT_USEC: String(micros) })
+    this.#notifier?.say({ STOPPING: '1', STATUS: statusLine(status), EXTEND_TIMEOUT_USEC: String(micros) })
   }
 
   /** Resolves when systemd has been notified of everything, or after a moment. */
@@ -125,7 +125,7 @@ export class Systemd {
   }
 }
 
-async function asked(subject: Subject | undefined): Promise<boolean> {
+async function asked(subject: WatchedService | undefined): Promise<boolean> {
   try {
     return (await subject?.goesOn?.()) ?? true
   } catch {

@@ -8,20 +8,20 @@ import { type OnError, type Plan, planProblem } from '../../core/processor.js'
 import {
   type Checked,
   check,
+  type DiagnosedValue,
   type Explainer,
   type Issue,
   nearestBranch,
-  type Subject,
-  shown,
+  scalarText,
   wantsPlain,
 } from './checks/diagnostics.js'
 import { insteadOf } from './checks/foreign-files.js'
 import { knownElsewhere } from './checks/foreign-names.js'
 import { placeTemplates } from './checks/templates.js'
 import {
+  COMPONENT_ID,
   commonSchema,
   deliverySchema,
-  ID,
   inputs as inputsSchema,
   KINDS,
   LONGEST_ID,
@@ -29,7 +29,7 @@ import {
   shapeOf,
   unwrapped,
 } from './schema.js'
-import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
+import { type ConfigNode, locate, type MapEntry, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
 /** Names of sections. A section among a component's options is probably indented too far. */
@@ -66,7 +66,7 @@ export interface ComponentConfig<K extends Kind = Kind> {
 export interface Draft {
   readonly id: string
   readonly kind: Kind
-  readonly entry: Entry
+  readonly entry: MapEntry
   /** Undefined if its type is unknown. */
   readonly definition: AnyDefinition | undefined
   readonly inputs: readonly { readonly text: string; readonly node: ConfigNode }[]
@@ -97,11 +97,11 @@ export class ComponentReader {
   }
 
   /** Reads one component and reports all its problems. `before`: the id of the component above it. */
-  read(kind: Kind, id: string, entry: Entry, before?: string): Draft {
+  read(kind: Kind, id: string, entry: MapEntry, before?: string): Draft {
     const path = [SECTIONS[kind], id]
-    const subject: Subject = { node: entry.value, path, key: entry.key }
+    const subject: DiagnosedValue = { node: entry.value, path, key: entry.key }
     if (id.length > LONGEST_ID) this.#problems.add(entry.key, path, `an id has at most ${LONGEST_ID} characters`)
-    else if (!ID.test(id)) {
+    else if (!COMPONENT_ID.test(id)) {
       this.#problems.add(entry.key, path, `an id is made of a-z, 0-9 and _, and begins with a letter${possibleId(id)}`)
     }
     const draft = { id, kind, entry, inputs: [], definition: undefined, config: undefined }
@@ -123,7 +123,7 @@ export class ComponentReader {
     }
   }
 
-  #readKnown({ node, subject, ...draft }: Draft & { node: MapNode; subject: Subject }): Draft {
+  #readKnown({ node, subject, ...draft }: Draft & { node: MapNode; subject: DiagnosedValue }): Draft {
     const { id, kind, entry, definition } = draft
     const { path } = subject
     const parts = split(node, definition)
@@ -167,7 +167,7 @@ export class ComponentReader {
     return { ...draft, definition, inputs, config: config as ComponentConfig }
   }
 
-  #definition(kind: Kind, node: MapNode, subject: Subject): AnyDefinition | undefined {
+  #definition(kind: Kind, node: MapNode, subject: DiagnosedValue): AnyDefinition | undefined {
     const types = [...this.#definitions.values()].filter(definition => definition.kind === kind).map(({ type }) => type)
     const value = node.entries.get('type')?.value
     const path = [...subject.path, 'type']
@@ -190,12 +190,12 @@ export class ComponentReader {
     const hint = other
       ? `${type} is a ${other}, and belongs under ${SECTIONS[other]}`
       : `must be one of ${types.join(', ')}`
-    const not = type === undefined || other ? '' : `, not ${shown(value)}${meant}`
+    const not = type === undefined || other ? '' : `, not ${scalarText(value)}${meant}`
     this.#problems.add(value, path, `${hint}${not}`)
     return undefined
   }
 
-  #inputs(kind: Kind, node: MapNode, subject: Subject): Draft['inputs'] | undefined {
+  #inputs(kind: Kind, node: MapNode, subject: DiagnosedValue): Draft['inputs'] | undefined {
     const list = node.entries.get('inputs')
     const path = [...subject.path, 'inputs']
     if (!list) {
@@ -221,7 +221,7 @@ export class ComponentReader {
   #parse(
     schema: AnyDefinition['options'],
     node: MapNode,
-    subject: Subject,
+    subject: DiagnosedValue,
     unknown?: (key: string, known: readonly string[]) => string,
   ): Record<string, unknown> | undefined {
     const checked = checkNode(schema, node, subject.path, this.#problems)

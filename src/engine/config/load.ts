@@ -23,7 +23,7 @@ import { userState } from './user-folders.js'
 import { readDocument } from './yaml/document.js'
 import { type ConfigText, digestOf, textsOf } from './yaml/files.js'
 import { readYaml } from './yaml/load-yaml.js'
-import { type ConfigNode, type Entry, type MapNode, mergeInto, placeText, SourceText } from './yaml/node.js'
+import { type ConfigNode, type MapEntry, type MapNode, mergeInto, placeText, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 export type { ComponentConfig } from './component-config.js'
@@ -176,7 +176,7 @@ function merged(
   problems: Problems,
 ): { root: MapNode; isWhole: boolean } {
   let isWhole = problems.size === 0
-  const entries = new Map<string, Entry>()
+  const entries = new Map<string, MapEntry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
     const foreign = foreignProgram(text)
@@ -344,7 +344,7 @@ const isEmpty = (node: ConfigNode): boolean => node.kind === 'scalar' && (node.b
 
 function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {
   const drafts = new Map<string, Draft>()
-  const readSection = (kind: Kind, { value }: Entry) => {
+  const readSection = (kind: Kind, { value }: MapEntry) => {
     const path = [SECTIONS[kind]]
     if (value.kind !== 'map') {
       if (!isEmpty(value)) problems.add(value, path, `must be a mapping from the id of each ${kind} to its options`)

@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import { ConfigError, type Fault } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import { check, Explainer } from './checks/diagnostics.js'
-import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
+import { type ConfigNode, type MapEntry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 /**
@@ -50,7 +50,7 @@ function nodeOf(value: unknown, source: SourceText): ConfigNode {
   if (Array.isArray(value)) return { kind: 'list', ...at, items: value.map(item => nodeOf(item, source)) }
   if (typeof value === 'object' && value !== null) {
     // Nodes of members are made when they are read, because messages mention few of them.
-    const entries = new Map<string, Entry>()
+    const entries = new Map<string, MapEntry>()
     entries.get = name => {
       const member = Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
       return member === undefined ? undefined : { key: at, value: nodeOf(member, source) }

@@ -2,8 +2,8 @@ import type { z } from 'zod'
 import { textOptions } from '../../core/options/reach.js'
 import type { Draft } from './component-config.js'
 import { SECTIONS, settings } from './schema.js'
-import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
-import type { Found } from './yaml/problems.js'
+import { type ConfigNode, type MapEntry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
+import type { FoundProblem } from './yaml/problems.js'
 
 /** Placeholders that other programs replace in paths, but Sluice does not. */
 
@@ -15,7 +15,7 @@ const DATES = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ]|%\{[^}]*\}|\{\{[^{}]*\}\}/g
 interface Named {
   readonly path: Path
   readonly node: ScalarNode
-  readonly key: Entry['key'] | undefined
+  readonly key: MapEntry['key'] | undefined
 }
 
 /**
@@ -25,7 +25,7 @@ interface Named {
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
-  found: Found,
+  found: FoundProblem,
 ): ReadonlyMap<string, readonly string[]> {
   const files = new Map<string, string[]>()
   const known = new Map<z.ZodObject, ReturnType<typeof placesIn>>()
@@ -50,7 +50,11 @@ export function checkPaths(
   return files
 }
 
-function check({ path, node, key }: Named, use: 'writes' | 'reads' | undefined, { problems, warnings }: Found): void {
+function check(
+  { path, node, key }: Named,
+  use: 'writes' | 'reads' | undefined,
+  { problems, warnings }: FoundProblem,
+): void {
   const text = String(node.value)
   const place = placeOf({ node, key, nearest: node })
   const tilde = TILDE.exec(text)?.[0]

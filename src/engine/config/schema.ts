@@ -12,7 +12,7 @@ export { SECTIONS } from './yaml/node.js'
 
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
-export const ID = /^[a-z][a-z0-9_]*$/
+export const COMPONENT_ID = /^[a-z][a-z0-9_]*$/
 /** Maximum length of an id. Ids appear in file names and metric labels. */
 export const LONGEST_ID = 128
 
@@ -71,7 +71,7 @@ export const settings = z.strictObject({
       'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in a node_modules folder beside or above this file. A reload applies changed files. Plugins have all rights of the daemon.',
     ),
   discard_orphans: z
-    .array(z.string().regex(ID))
+    .array(z.string().regex(COMPONENT_ID))
     .default([])
     .describe(
       'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. This data is deleted once the configuration runs. Data of other removed components is kept and reported.',
@@ -94,7 +94,7 @@ export const inputs = z
 const renamed = z.strictObject({
   renamed_from: z
     .string()
-    .regex(ID)
+    .regex(COMPONENT_ID)
     .optional()
     .describe(
       'Previous id of this component. The component takes over the data of this id in data_dir: positions, saved buckets, disk buffer, spool, dead-letter queue. On reload, a processor with the same options also takes over the state in memory. The option may remain set.',
@@ -140,7 +140,7 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)
     return z.record(
-      z.string().regex(ID).max(LONGEST_ID),
+      z.string().regex(COMPONENT_ID).max(LONGEST_ID),
       z.discriminatedUnion('type', schemas as unknown as [z.ZodObject<{ type: z.ZodLiteral }>]),
     )
   }

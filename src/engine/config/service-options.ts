@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse, refuseAt } from '../../core/options/options.js'
 import { absolutePath, filePath } from '../../core/options/reach.js'
 import { parseRule } from '../../lib/network/address-rules.js'
-import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
+import { addressRange, connectionOptions, serverTlsOptions } from '../../net/listen-options.js'
 import { redisOptions } from '../../net/redis/options.js'
 import { storeOptions } from './store-options.js'
 
@@ -97,7 +97,7 @@ const options = z.strictObject({
   store: storeOptions
     .prefault({ type: 'embedded' })
     .describe('Where accounts, keys, pipelines, secrets and the audit log are stored.'),
-  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
+  tls: serverTlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   trusted_proxies: z
     .array(addressRange())
     .default([])

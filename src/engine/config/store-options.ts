@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { refuse } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
-import { tlsOptions } from '../../net/dial-options.js'
+import { clientTlsOptions } from '../../net/dial-options.js'
 
 const postgresUrl = reaches(
   'urls',
@@ -25,7 +25,7 @@ export const storeOptions = z.discriminatedUnion('type', [
     type: z.literal('postgresql').describe(TYPE),
     url: postgresUrl.describe('Address of the database: postgresql://USER@HOST:PORT/DATABASE, without a password.'),
     password_file: filePath().optional().describe('File that holds the password, read again when it changes.'),
-    tls: tlsOptions
+    tls: clientTlsOptions
       .optional()
       .describe(
         'Enables TLS; the certificate of the server is always verified. Replaced files are used within a minute.',

@@ -4,7 +4,7 @@ import { type Fields, madeJson } from '../../core/event/event.js'
 import { namedPlaces, newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
-import { linesOf } from '../../lib/lines/line-splitter.js'
+import { splitLines } from '../../lib/lines/line-splitter.js'
 
 /** The line of an event created by a component, with its line end. Throws if the fields are not a JSON object. */
 export function madeLine(fields: Fields): string {
@@ -40,7 +40,7 @@ export function nameAfter(
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {
-  const frame = linesOf(lines)
+  const frame = splitLines(lines)
   if (!frame) throw new Error('a batch without events was made')
   const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
   batch.sentOffsets = new SentOffsets(batch.starts[0]!, { reading: READING, at: made, isMade: true })

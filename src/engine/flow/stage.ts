@@ -13,8 +13,8 @@ import { Emission, type EmissionContext } from './emission.js'
 import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './failures.js'
 import type { FateObserver } from './fates.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
-import { atOnce } from './steady-clock.js'
-import { type Left, WaitingEvents } from './waiting.js'
+import { atOneTime } from './steady-clock.js'
+import { type WaitedEvents, WaitingEvents } from './waiting.js'
 import { type Waiting, Work } from './work.js'
 
 /** How long a processor may take to stop after its deadline. */
@@ -49,7 +49,7 @@ export class Stage extends Transform {
   /** Whether a successor replaces this stage. Set before the end of the stream. */
   isReplaced = false
   /** After the end of the stream: undecided events that `endWaiting` passes to the successor. */
-  leftToSuccessor: readonly Left[] = []
+  leftToSuccessor: readonly WaitedEvents[] = []
   readonly #plan: Plan
   readonly #concurrency: number
   readonly #context: StageContext
@@ -167,7 +167,7 @@ export class Stage extends Transform {
   }
 
   /** Takes events that the predecessor left. Call it after the start and before the first batch. */
-  inherit(left: Left): void {
+  inherit(left: WaitedEvents): void {
     if (this.#waiting) this.#waiting.inherit(left)
     else this.write(left.batch)
   }
@@ -196,7 +196,7 @@ export class Stage extends Transform {
     this.#context.metrics.took(batch.length, batch.bytes)
     const later = this.#waiting
     if (!later) this.#ask(batch)
-    else atOnce(this.#context.clock, () => later.takes(batch) || this.#ask(batch))
+    else atOneTime(this.#context.clock, () => later.takes(batch) || this.#ask(batch))
     this.#next = done
     this.#takeNext()
   }

@@ -37,7 +37,7 @@ export class SteadyClock implements TimerClock {
 }
 
 /** Calls `work`. If the clock is a SteadyClock, it stands still during the call. */
-export function atOnce(clock: TimerClock, work: () => void): void {
+export function atOneTime(clock: TimerClock, work: () => void): void {
   if (clock instanceof SteadyClock) clock.during(work)
   else work()
 }

@@ -2,12 +2,12 @@ import type { ComponentMetrics } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { measureWork, type TimerClock } from '../../lib/time.js'
 import { type Amount, add, sum } from './counters.js'
-import { atOnce } from './steady-clock.js'
+import { atOneTime } from './steady-clock.js'
 import type { Waiting, Work } from './work.js'
 
 /** Limits of one source's waiting events. The processor is asked about further events when there is room again. */
 export const MOST_EVENTS = 10_000
-export const MOST_BYTES = 4 * 1024 * 1024
+export const MOST_WAITING_BYTES = 4 * 1024 * 1024
 /**
  * Limits of all waiting events together. A source's budget (source-output.ts) is much smaller, so these limits matter
  * only for events that have no budget.
@@ -27,7 +27,7 @@ const ROUND_SHARE = 10
 const SAME_MS = 0.001
 
 /** Events that waited in a stage that has ended. */
-export interface Left {
+export interface WaitedEvents {
   readonly batch: EventBatch
   /** Milliseconds since the predecessor first asked about these events; undefined if it never asked. */
   readonly keptMs: number | undefined
@@ -36,7 +36,7 @@ export interface Left {
 }
 
 /** Waiting events by processor id. */
-export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
+export type WaitingBatches = ReadonlyMap<string, readonly WaitedEvents[]>
 
 /** The waiting events of one source, in order of arrival. */
 interface Line {
@@ -186,7 +186,7 @@ export class WaitingEvents {
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#round++
       const workMs = measureWork(clock)
-      atOnce(clock, () => {
+      atOneTime(clock, () => {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
@@ -275,7 +275,7 @@ export class WaitingEvents {
   }
 
   /** Keeps events that waited in the predecessor. Call it before other events arrive. */
-  inherit({ batch, keptMs, dueAt }: Left): void {
+  inherit({ batch, keptMs, dueAt }: WaitedEvents): void {
     const { clock, metrics } = this.#stage
     metrics.took(batch.length, batch.bytes)
     if (keptMs === undefined) this.#queue(batch)
@@ -300,9 +300,9 @@ export class WaitingEvents {
   }
 
   /** Takes out all events for the successor, source by source, in order of arrival. */
-  takeLeft(): Left[] {
+  takeLeft(): WaitedEvents[] {
     const now = this.#stage.clock.now()
-    const left: Left[] = []
+    const left: WaitedEvents[] = []
     for (const [source, { kept, behind }] of [...this.#lines]) {
       if (!this.#passesOn(source)) continue
       for (const { batch, since, dueAt } of kept) left.push({ batch, keptMs: now - since, dueAt })
@@ -324,5 +324,5 @@ export class WaitingEvents {
 }
 
 function isFull({ amount: { events, bytes } }: Line): boolean {
-  return events >= MOST_EVENTS || bytes >= MOST_BYTES
+  return events >= MOST_EVENTS || bytes >= MOST_WAITING_BYTES
 }

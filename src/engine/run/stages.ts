@@ -4,7 +4,7 @@ import type { TimerClock } from '../../lib/time.js'
 import type { ComponentConfig } from '../config/load.js'
 import { showUtilization } from '../flow/busy.js'
 import type { StageContext } from '../flow/stage.js'
-import type { Left, WaitingBatches } from '../flow/waiting.js'
+import type { WaitedEvents, WaitingBatches } from '../flow/waiting.js'
 import { type DeadLetterEnvironment, openDeadLetters } from './dead-letter/queue.js'
 import { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
@@ -166,7 +166,7 @@ export class Stages {
     fateOf: (batch: EventBatch) => Fate,
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
-    const all: [id: string, left: Left[]][] = []
+    const all: [id: string, left: WaitedEvents[]][] = []
     // If the successor has other options, waiting events are due immediately.
     for (const [id, { stage }] of this.#runs)
       all.push([id, stage.leftToSuccessor.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])

@@ -20,7 +20,7 @@ const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
 
 /** How often a text may be escaped. For example, the \n of a JSON string may be escaped again in a URL. */
-export const MOST_LEVELS = 3
+export const MOST_ESCAPES = 3
 const LONGEST_COLOR = 24
 const LONGEST_REFERENCE = 8
 
@@ -252,7 +252,7 @@ export class Unescaped {
 /** Returns the bytes [start, end) with all escapes resolved. */
 export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   let plain = b.subarray(start, end)
-  for (let n = 0; n < MOST_LEVELS; n++) {
+  for (let n = 0; n < MOST_ESCAPES; n++) {
     const level = new Unescaped()
     if (!level.read(plain, 0, plain.length, false)) break
     plain = level.text.subarray(0, level.length)
@@ -264,7 +264,7 @@ export function plainBytes(b: Buffer, start: number, end: number): Buffer {
 export function hideSecrets(text: string, secrets: readonly string[]): string {
   const b = Buffer.from(text)
   const wanted = secrets.filter(secret => secret !== '').map(secret => Buffer.from(secret))
-  const found = placesOf(b, wanted, MOST_LEVELS).sort(([a], [b]) => a - b)
+  const found = placesOf(b, wanted, MOST_ESCAPES).sort(([a], [b]) => a - b)
   let hidden = ''
   let at = 0
   for (const [start, end] of found) {

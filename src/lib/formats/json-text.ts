@@ -2,7 +2,7 @@ import { CLOSE_ARRAY, CLOSE_OBJECT, COMMA, CR, LF, OPEN_ARRAY, OPEN_OBJECT, QUOT
 import { stringEnd } from './json-scan.js'
 
 /** Replaces the line ends of valid JSON by spaces. None of them is in a string. Returns the number of LFs. */
-export function onOneLine(json: Buffer, start: number, end: number): number {
+export function joinLines(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {
     if (json[p] === LF) lines++

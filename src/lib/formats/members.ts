@@ -2,7 +2,7 @@ import { COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from './field-sink.js'
 import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
-import { jsonText, onOneLine } from './json-text.js'
+import { joinLines, jsonText } from './json-text.js'
 
 /** Maximum members whose place is recorded. More would be slow, because each name is compared with all names. */
 const MOST_KNOWN = 64
@@ -58,7 +58,7 @@ export class FieldMembers implements FieldSink {
     const { out } = this
     const valueStart = this.#addName(name)
     out.add(b, start, end)
-    if (b[start] === OPEN_OBJECT || b[start] === OPEN_ARRAY) onOneLine(out.bytes, valueStart, out.length)
+    if (b[start] === OPEN_OBJECT || b[start] === OPEN_ARRAY) joinLines(out.bytes, valueStart, out.length)
     this.#end(valueStart, out.hasEscape(valueStart) ? 1 : 0)
   }
 

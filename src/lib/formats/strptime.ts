@@ -9,7 +9,7 @@ export interface ReadTime {
 }
 
 /** Returns the time in a text, or undefined. A missing zone is `zone`; a missing year is chosen nearest to `wall`. */
-export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
+export type TimeParser = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
 export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
 const MONTH =
@@ -82,7 +82,7 @@ const LONGEST_FORMAT = 256
 export const LONGEST_TIME = 128
 
 /** Compiles a format. Throws an Error that says what is wrong in it. */
-export function compileFormat(format: string): TimeReader {
+export function compileFormat(format: string): TimeParser {
   if (format.length > LONGEST_FORMAT) throw new Error(`the format is longer than ${LONGEST_FORMAT} characters`)
   const kinds: string[] = []
   const long = format.replace(/%([TDFRr])/g, (_, letter: string) => SHORT[letter]!)

@@ -6,7 +6,7 @@ import { theKernel } from './kernel.js'
 const LEAST_BYTES = 1024
 
 /** Finds lines in the kernel, if it can read the chunk and the call is worthwhile. */
-export const findLines: FindLines = (chunk, start, from, end, longest) =>
+export const findLinesInKernel: FindLines = (chunk, start, from, end, longest) =>
   end - from >= LEAST_BYTES && isInChunkMemory(chunk)
     ? theKernel()?.lines.find(chunk, start, from, end, longest)
     : undefined

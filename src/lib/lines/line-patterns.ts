@@ -4,7 +4,7 @@ import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js
 /** Joiners that use a regular expression. The expression sees at most JUDGED_BYTES of a line. */
 
 /** A matching line begins an event. Any other line belongs to the event before it. */
-export function startsWith(pattern: Matcher): Joiner {
+export function startsEvent(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BEGINS : BELONGS) }
 }
@@ -25,7 +25,7 @@ export function endsWith(pattern: Matcher): Joiner {
 }
 
 function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) => boolean {
-  const first = firstBytes(pattern)
+  const first = possibleFirstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
   // The first byte of most lines shows that they do not match, so that they need not be decoded.
   return (bytes, start, end) =>
@@ -36,7 +36,7 @@ function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) 
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
 /** Returns a table of the bytes with which a matching line can begin; undefined if all bytes can, or if unclear. */
-export function firstBytes(pattern: Matcher): Uint8Array | undefined {
+export function possibleFirstBytes(pattern: Matcher): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined
   const alone = new RegExp(`^${atom}`, 'u')

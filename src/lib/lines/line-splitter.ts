@@ -98,7 +98,7 @@ function endOf({ length, ends, flags }: LineColumns, start: number): number {
 const NO_LIMIT = 2 ** 31 - 1
 
 /** Returns the lines of `bytes`, which must end with a line end; undefined if there are no lines. */
-export function linesOf(bytes: Buffer): Frame | undefined {
+export function splitLines(bytes: Buffer): Frame | undefined {
   const splitter = new LineSplitter(NO_LIMIT)
   const frame = splitter.push(bytes)
   splitter.drop()

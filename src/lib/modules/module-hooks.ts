@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url'
  */
 
 /** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */
-export const VERSION = 'sluice'
+export const VERSION_PARAMETER = 'sluice'
 
 /** The URL scheme to find a package from a folder. The JSON of `[name, URL of a file in the folder]` follows. */
 export const PACKAGE = 'sluice-package:'
@@ -61,13 +61,13 @@ export function load(
 
 export function versioned(url: string, version: string): string {
   const own = new URL(url)
-  own.searchParams.set(VERSION, version)
+  own.searchParams.set(VERSION_PARAMETER, version)
   return own.href
 }
 
 function versionOf(url: string | undefined): string | undefined {
   if (!url?.startsWith('file:')) return undefined
-  return new URL(url).searchParams.get(VERSION) ?? undefined
+  return new URL(url).searchParams.get(VERSION_PARAMETER) ?? undefined
 }
 
 const looksLikeModule = (source: string): boolean => /^\s*(import\b\s*[^\s(.]|export\b\s*[{*\w])/m.test(source)

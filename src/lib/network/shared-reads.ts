@@ -8,7 +8,7 @@ import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'nod
  */
 
 /** Size of a read while few sockets are open. */
-export const READ_BYTES = 256 * 1024
+export const SOCKET_READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
 /** Total bytes of one read from each of at most 1,024 sockets. While receivers have no room, these bytes are held. */
 const READS_BYTES = 16 * 1024 * 1024
@@ -19,12 +19,12 @@ let open = 0
 
 /** Returns the shared memory of READ_BYTES bytes. The next read overwrites its content. */
 export function sharedMemory(): Buffer {
-  memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
+  memory ??= Buffer.allocUnsafeSlow(SOCKET_READ_BYTES)
   return memory
 }
 
 function readSize(sockets: number): number {
-  return Math.max(LEAST_READ_BYTES, Math.min(READ_BYTES, Math.floor(READS_BYTES / sockets)))
+  return Math.max(LEAST_READ_BYTES, Math.min(SOCKET_READ_BYTES, Math.floor(READS_BYTES / sockets)))
 }
 
 /** The part of a socket that makes system calls. Its name in Node.js is not documented. */

@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream'
 import { after, systemClock } from '../time.js'
-import { READ_BYTES, SharedReadSocket, sharedMemory } from './shared-reads.js'
+import { SharedReadSocket, SOCKET_READ_BYTES, sharedMemory } from './shared-reads.js'
 
 /** The receiver does not accept more bytes. */
 export const REFUSED = -1
 
-export interface Receiver {
+export interface StreamReceiver {
   /**
    * Takes at least one of the bytes, which are valid only during the call, and returns how many it took, or REFUSED.
    * The remaining bytes are passed again when there is room.
@@ -50,7 +50,7 @@ const ENDS = ['end', 'error', 'close'] as const
  */
 export class StreamReader {
   readonly #stream: Readable
-  readonly #receiver: Receiver
+  readonly #receiver: StreamReceiver
   readonly #shared: SharedReadSocket | undefined
   /** Bytes that were read but not passed on. */
   #held: Buffer[] = []
@@ -67,7 +67,7 @@ export class StreamReader {
   #idleAt = Number.POSITIVE_INFINITY
   #cancelIdle: (() => void) | undefined
 
-  constructor(stream: Readable, receiver: Receiver) {
+  constructor(stream: Readable, receiver: StreamReceiver) {
     this.#stream = stream
     this.#receiver = receiver
     this.#hasEnded = stream.readableEnded || stream.destroyed
@@ -192,7 +192,7 @@ export class StreamReader {
     this.#heldBytes = 0
     gatheredBytes -= size
     if (parts.length === 1) return parts[0]!
-    const all = size <= READ_BYTES ? sharedMemory() : Buffer.allocUnsafe(size)
+    const all = size <= SOCKET_READ_BYTES ? sharedMemory() : Buffer.allocUnsafe(size)
     let at = 0
     for (const part of parts) at += part.copy(all, at)
     return all.subarray(0, size)
@@ -206,7 +206,7 @@ export class StreamReader {
       if (bytes === null && this.#heldBytes === 0) return
       if (bytes !== null) {
         this.#hold(typeof bytes === 'string' ? Buffer.from(bytes) : bytes)
-        const mayGather = !this.#hasEnded && this.#heldBytes < READ_BYTES && gatheredBytes < MOST_GATHERED_BYTES
+        const mayGather = !this.#hasEnded && this.#heldBytes < SOCKET_READ_BYTES && gatheredBytes < MOST_GATHERED_BYTES
         if (bytes.length >= LARGE_READ_BYTES && mayGather) return void afterTurn(this.#drain)
       }
       this.#take(this.#unheld())

@@ -1,5 +1,5 @@
 /** The symbol that stands before the first character of a text and after the last character. */
-export const NOTHING = 0
+export const TEXT_EDGE = 0
 
 /** An atom that is a single literal character. */
 const PLAIN = /^(?:[^.[\\]|\\[^dDsSwWpPbB])/u
@@ -83,7 +83,7 @@ export class Atoms {
   }
 
   has(symbol: number, atom: number): boolean {
-    return symbol !== NOTHING && this.#members[symbol - 1]![atom] === 1
+    return symbol !== TEXT_EDGE && this.#members[symbol - 1]![atom] === 1
   }
 
   symbolOf(code: number): number {
@@ -93,7 +93,7 @@ export class Atoms {
       this.#pages[code >> 8] = page
     }
     const known = page[code & 0xff]!
-    if (known !== NOTHING) return known
+    if (known !== TEXT_EDGE) return known
     const symbol = this.#find(code)
     page[code & 0xff] = symbol
     return symbol
@@ -101,13 +101,13 @@ export class Atoms {
 
   /** `before` returns the symbol of the character before position `p`. `after` returns the symbol of the next one. */
   before(text: string, p: number, unicode: boolean): number {
-    if (p === 0) return NOTHING
+    if (p === 0) return TEXT_EDGE
     const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0
     return this.symbolOf(code > 0xffff ? code : text.charCodeAt(p - 1))
   }
 
   after(text: string, p: number, unicode: boolean): number {
-    if (p === text.length) return NOTHING
+    if (p === text.length) return TEXT_EDGE
     return this.symbolOf(unicode ? text.codePointAt(p)! : text.charCodeAt(p))
   }
 

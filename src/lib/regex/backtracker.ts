@@ -1,5 +1,5 @@
 import { resized } from '../columns.js'
-import { type Atoms, NOTHING } from './atoms.js'
+import { type Atoms, TEXT_EDGE } from './atoms.js'
 import { ADVANCE, ATOM, CHECK, CLEAR, FORK, MATCH, type Program, SAVE } from './program.js'
 import type { ScannerOptions } from './scanner.js'
 import { UnboundedPattern } from './syntax.js'
@@ -90,10 +90,11 @@ export class Backtracker {
     for (let p = from; p < text.length; p++) {
       const code = text.charCodeAt(p)
       bits |= code
-      const known = code < latin.length ? latin[code]! : NOTHING
-      symbols[p - from] = known !== NOTHING ? known : this.#atoms.symbolOf(this.#unicode ? text.codePointAt(p)! : code)
+      const known = code < latin.length ? latin[code]! : TEXT_EDGE
+      symbols[p - from] =
+        known !== TEXT_EDGE ? known : this.#atoms.symbolOf(this.#unicode ? text.codePointAt(p)! : code)
     }
-    symbols[size - 1] = NOTHING
+    symbols[size - 1] = TEXT_EDGE
     this.#isWide = this.#unicode && bits >= 0xd800
   }
 

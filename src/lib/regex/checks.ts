@@ -1,5 +1,5 @@
-import { type Atoms, NOTHING } from './atoms.js'
-import { type Edge, type Look, type Node, UnboundedPattern } from './syntax.js'
+import { type Atoms, TEXT_EDGE } from './atoms.js'
+import { type Assertion, type Lookaround, type Node, UnboundedPattern } from './syntax.js'
 
 /** Whether an assertion holds between two symbols, in text order. `looks` has a bit for each evaluated look-around. */
 export type Check = (before: number, after: number, looks: number) => boolean
@@ -9,10 +9,10 @@ const MOST_LOOKS = 8
 
 /** The look-arounds that need their own scan. Nested look-arounds come before the one that contains them. */
 export class LookArounds {
-  readonly all: Look[] = []
+  readonly all: Lookaround[] = []
   readonly #numbers = new Map<string, number>()
 
-  number(look: Look): number {
+  number(look: Lookaround): number {
     let number = this.#numbers.get(look.text)
     if (number === undefined) {
       for (const inner of looksIn(look.node)) this.number(inner)
@@ -25,7 +25,7 @@ export class LookArounds {
   }
 }
 
-export class Checks {
+export class EdgeChecks {
   readonly #atoms: Atoms
   readonly #looks: LookArounds
   /** Whether a check must know the previous symbol. Otherwise it is enough to know whether there was one. */
@@ -36,21 +36,21 @@ export class Checks {
     this.#looks = looks
   }
 
-  of(node: Edge | Look): Check {
+  of(node: Assertion | Lookaround): Check {
     return node.kind === 'look' ? this.#look(node) : this.#edge(node)
   }
 
-  #edge({ kind, atom, negated }: Edge): Check {
+  #edge({ kind, atom, negated }: Assertion): Check {
     const atoms = this.#atoms
     if (atom !== undefined) this.remembers = true
     if (kind === 'boundary') {
       return (before, after) => (atoms.has(before, atom!) !== atoms.has(after, atom!)) !== negated
     }
-    const isEdge = (symbol: number) => symbol === NOTHING || (atom !== undefined && atoms.has(symbol, atom))
+    const isEdge = (symbol: number) => symbol === TEXT_EDGE || (atom !== undefined && atoms.has(symbol, atom))
     return kind === 'start' ? before => isEdge(before) : (_before, after) => isEdge(after)
   }
 
-  #look(look: Look): Check {
+  #look(look: Lookaround): Check {
     const { node, behind, negated } = look
     if (isNear(node)) {
       const holds = this.#near(node, behind)
@@ -65,14 +65,14 @@ export class Checks {
       const checks = node.nodes.map(part => this.#near(part, behind))
       return (before, after, looks) => checks.some(holds => holds(before, after, looks))
     }
-    if (node.kind !== 'atom') return this.#edge(node as Edge)
+    if (node.kind !== 'atom') return this.#edge(node as Assertion)
     this.remembers = true
     const { atom } = node
     return (before, after) => this.#atoms.has(behind ? before : after, atom)
   }
 }
 
-function looksIn(node: Node): Look[] {
+function looksIn(node: Node): Lookaround[] {
   if (node.kind === 'look') return isNear(node.node) ? [] : [node]
   if (node.kind === 'repeat') return looksIn(node.node)
   return 'nodes' in node ? node.nodes.flatMap(looksIn) : []

@@ -1,7 +1,7 @@
 import type { Atoms } from './atoms.js'
-import { type Check, Checks, type LookArounds } from './checks.js'
+import { type Check, EdgeChecks, type LookArounds } from './checks.js'
 import { isNullable } from './cost.js'
-import { type Look, type Node, type Repeat, TooLargePattern } from './syntax.js'
+import { type Lookaround, type Node, type Repeat, TooLargePattern } from './syntax.js'
 
 /** Operations of instructions. An instruction continues at its `next` unless it fails. */
 export const MATCH = 0
@@ -39,7 +39,7 @@ export interface Program {
    */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups. The slot has the position where the look-around last held. */
-  readonly inner: readonly { readonly look: Look; readonly slot: number }[]
+  readonly inner: readonly { readonly look: Lookaround; readonly slot: number }[]
   /** Whether a check must know the previous symbol. Otherwise it is enough to know whether there was one. */
   readonly remembers: boolean
 }
@@ -77,23 +77,23 @@ export function compileGroups(
   groups: number,
   backwards = false,
 ): Program {
-  return new GroupCompiler(atoms, new Checks(atoms, looks), groups, backwards).program(node)
+  return new GroupCompiler(atoms, new EdgeChecks(atoms, looks), groups, backwards).program(node)
 }
 
 class GroupCompiler {
   readonly #atoms: Atoms
-  readonly #checks: Checks
+  readonly #checks: EdgeChecks
   readonly #backwards: boolean
   readonly #instructions: Instruction[] = []
   readonly #lists: number[][] = []
-  readonly #inner: { look: Look; slot: number }[] = []
+  readonly #inner: { look: Lookaround; slot: number }[] = []
   #slots: number
   #starts: readonly number[] = []
   #weight = 0
   /** Number of repeats around the node that is being compiled. */
   #repeats = 0
 
-  constructor(atoms: Atoms, checks: Checks, groups: number, backwards: boolean) {
+  constructor(atoms: Atoms, checks: EdgeChecks, groups: number, backwards: boolean) {
     this.#atoms = atoms
     this.#checks = checks
     this.#slots = 2 * groups
@@ -187,7 +187,7 @@ class GroupCompiler {
   }
 
   /** Saves where a look-around holds, if it has groups. Groups in a negated look-around are not kept. */
-  #saveLook(look: Look, next: number): number {
+  #saveLook(look: Lookaround, next: number): number {
     if (look.negated || groupsIn(look.node).length === 0) return next
     const slot = this.#slots++
     this.#inner.push({ look, slot })

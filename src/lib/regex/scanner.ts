@@ -1,5 +1,5 @@
 import { resized } from '../columns.js'
-import { type Atoms, NOTHING } from './atoms.js'
+import { type Atoms, TEXT_EDGE } from './atoms.js'
 import type { Check } from './checks.js'
 import { ATOM, FORK, MATCH, type Program, SAVE } from './program.js'
 
@@ -112,8 +112,8 @@ export class Scanner {
         code = text.codePointAt(p)!
         if (code > 0xffff) p++
       }
-      const known = code < 256 ? latin[code]! : NOTHING
-      const symbol = known === NOTHING ? this.#atoms.symbolOf(code) : known
+      const known = code < 256 ? latin[code]! : TEXT_EDGE
+      const symbol = known === TEXT_EDGE ? this.#atoms.symbolOf(code) : known
       const letter = looks ? (symbol << shift) | looks[at]! : symbol
       let next = letter < letters ? table[state * letters + letter]! : 0
       if (next === 0) {
@@ -129,7 +129,7 @@ export class Scanner {
       state = next >> 1
       if (state === DEAD) return false
     }
-    return (this.#next(state, NOTHING, looks ? looks[text.length]! : 0) & 1) === 1
+    return (this.#next(state, TEXT_EDGE, looks ? looks[text.length]! : 0) & 1) === 1
   }
 
   /** Sets `bit` at each position of `text` where a match ends, in reading direction. */
@@ -148,7 +148,7 @@ export class Scanner {
       }
       read++
       const code = p === last ? -1 : this.#codeAt(text, p)
-      const next = this.#next(state, code === -1 ? NOTHING : this.#atoms.symbolOf(code), looks[p]!)
+      const next = this.#next(state, code === -1 ? TEXT_EDGE : this.#atoms.symbolOf(code), looks[p]!)
       if ((next & 1) === 1) looks[p]! |= bit
       if (code === -1) return
       state = next >> 1
@@ -167,7 +167,7 @@ export class Scanner {
     const last = this.#backwards ? 0 : text.length
     for (;;) {
       const code = p === last ? -1 : this.#codeAt(text, p)
-      const symbol = code === -1 ? NOTHING : this.#atoms.symbolOf(code)
+      const symbol = code === -1 ? TEXT_EDGE : this.#atoms.symbolOf(code)
       const matched = this.#follow(current, count, previous, symbol, looks ? looks[p]! : 0)
       if (matched && bit === 0) return true
       if (matched) looks![p]! |= bit
@@ -198,8 +198,8 @@ export class Scanner {
 
   #begin(): number {
     if (this.#states.length === 0) {
-      this.#states.push({ instructions: new Uint16Array(0), previous: NOTHING })
-      this.#number(this.#anchored ? Uint16Array.of(this.#start) : new Uint16Array(0), NOTHING)
+      this.#states.push({ instructions: new Uint16Array(0), previous: TEXT_EDGE })
+      this.#number(this.#anchored ? Uint16Array.of(this.#start) : new Uint16Array(0), TEXT_EDGE)
     }
     return START
   }
@@ -229,7 +229,7 @@ export class Scanner {
       const letters = isNarrow ? Math.min(this.#atoms.symbols << this.#looks, MOST_LETTERS) : this.#letters
       state = this.#renew(letters, instructions, previous)
     }
-    const kept = symbol === NOTHING || this.#remembers ? symbol : SOMETHING
+    const kept = symbol === TEXT_EDGE || this.#remembers ? symbol : SOMETHING
     const isDead = this.#results === 0 && this.#anchored
     const target = isDead ? DEAD : this.#number(this.#result.slice(0, this.#results).sort(), kept)
     const next = (target << 1) | Number(matched)
@@ -256,7 +256,7 @@ export class Scanner {
     const followed = this.#followed
     const found = this.#found
     const open = this.#open
-    const members = symbol === NOTHING ? undefined : this.#atoms.membersOf(symbol)
+    const members = symbol === TEXT_EDGE ? undefined : this.#atoms.membersOf(symbol)
     let matched = false
     let results = 0
     for (let i = anchored ? 0 : -1; i < count; i++) {

@@ -6,7 +6,7 @@ import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
 
 /** A range in UTF-16 code units. `end` is exclusive. */
-export type Place = readonly [start: number, end: number]
+export type TextRange = readonly [start: number, end: number]
 
 export interface PatternMatch {
   readonly start: number
@@ -15,19 +15,19 @@ export interface PatternMatch {
    * The places of groups by number; the first is the whole match. Undefined for a group that did not take part in the
    * match.
    */
-  readonly groups: readonly (Place | undefined)[]
+  readonly groups: readonly (TextRange | undefined)[]
 }
 
 /** Finds the first match that begins at `from` or later. */
-export type Search = (text: string, from: number) => PatternMatch | undefined
+export type PatternSearch = (text: string, from: number) => PatternMatch | undefined
 
 /** `native` has the flags d and g. */
-export function nativeSearch(native: RegExp): Search {
+export function nativeSearch(native: RegExp): PatternSearch {
   return (text, from) => {
     native.lastIndex = from
     const found = native.exec(text)
     if (!found) return undefined
-    const groups = found.indices as Place[]
+    const groups = found.indices as TextRange[]
     return { start: groups[0]![0], end: groups[0]![1], groups }
   }
 }
@@ -36,7 +36,7 @@ export function nativeSearch(native: RegExp): Search {
 export interface Compiled {
   test(text: string): boolean
   /** Throws UnboundedPattern for a text that takes too much memory. */
-  readonly search: Search
+  readonly search: PatternSearch
 }
 
 export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
@@ -65,7 +65,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
   }
   const required = requiredTexts(node, atoms)
   const test = (text: string) => required.every(part => text.includes(part)) && scanner.test(text, lookAroundBits(text))
-  const search: Search = (text, from) => {
+  const search: PatternSearch = (text, from) => {
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
@@ -125,8 +125,8 @@ class LinearMatch implements PatternMatch {
     this.#count = count
   }
 
-  get groups(): (Place | undefined)[] {
-    const groups: (Place | undefined)[] = []
+  get groups(): (TextRange | undefined)[] {
+    const groups: (TextRange | undefined)[] = []
     for (let n = 0; n < this.#count; n++) {
       groups.push(this.#slots[2 * n] === -1 ? undefined : [this.#slots[2 * n]!, this.#slots[2 * n + 1]!])
     }
@@ -135,7 +135,7 @@ class LinearMatch implements PatternMatch {
   }
 
   /** Matches look-arounds again at the places where they last held, to find the groups inside them. */
-  #addInner(tracer: Tracer, slots: Int32Array, groups: (Place | undefined)[]): void {
+  #addInner(tracer: Tracer, slots: Int32Array, groups: (TextRange | undefined)[]): void {
     for (const { slot, tracer: inner } of tracer.inner) {
       if (slots[slot] === -1) continue
       inner.backtracker.begin(this.#text, 0, this.#lookAroundBits(this.#text))

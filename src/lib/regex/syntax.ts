@@ -10,8 +10,8 @@ type Part =
   | { readonly kind: 'atom'; readonly atom: number }
   | { readonly kind: 'sequence' | 'choice'; readonly nodes: readonly Node[] }
   | Repeat
-  | Edge
-  | Look
+  | Assertion
+  | Lookaround
 
 export interface Repeat {
   readonly kind: 'repeat'
@@ -23,13 +23,13 @@ export interface Repeat {
 }
 
 /** `^`, `$` or `\b`. `atom`: line terminators or word characters; undefined: only the text's ends count. */
-export interface Edge {
+export interface Assertion {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined
   readonly negated: boolean
 }
 
-export interface Look {
+export interface Lookaround {
   readonly kind: 'look'
   readonly behind: boolean
   readonly negated: boolean

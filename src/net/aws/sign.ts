@@ -19,7 +19,7 @@ export interface Signable {
   readonly body: Buffer
 }
 
-export interface Scope {
+export interface CredentialScope {
   readonly region: string
   readonly service: string
 }
@@ -44,7 +44,7 @@ export function queryText(query: Signable['query']): string {
 export function sign(
   { method, host, path, query, headers, body }: Signable,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,
-  { region, service }: Scope,
+  { region, service }: CredentialScope,
   at: number,
 ): Record<string, string> {
   const time = new Date(at).toISOString().replace(/[-:]|\.\d+/g, '')

@@ -5,7 +5,7 @@
  */
 
 /** The connection through which the functions of the Kafka client send requests. */
-export interface Sender {
+export interface KafkaSender {
   send(
     apiKey: number,
     version: number,
@@ -22,7 +22,7 @@ export interface Payload {
 }
 export type Parse<T> = (correlation: number, apiKey: number, version: number, reader: object) => T
 export type Callback<T> = (error: Error | null, answer?: T) => void
-export type Api<A extends readonly unknown[], T> = (sender: Sender, ...args: [...A, Callback<T>]) => void
+export type Api<A extends readonly unknown[], T> = (sender: KafkaSender, ...args: [...A, Callback<T>]) => void
 
 export interface ApiVersions {
   readonly apiKeys: readonly { readonly apiKey: number; readonly maxVersion: number }[]
@@ -73,12 +73,18 @@ export interface KafkaClient {
   readonly saslHandshakeV1: { readonly api: Api<[mechanism: string], unknown> }
   readonly saslAuthenticateV2: { readonly api: Authenticate }
   readonly saslPlain: {
-    authenticate(api: Authenticate, to: Sender, user: string, password: string, done: Callback<Authenticated>): void
+    authenticate(
+      api: Authenticate,
+      to: KafkaSender,
+      user: string,
+      password: string,
+      done: Callback<Authenticated>,
+    ): void
   }
   readonly saslScramSha: {
     authenticate(
       api: Authenticate,
-      to: Sender,
+      to: KafkaSender,
       algorithm: 'SHA-256' | 'SHA-512',
       user: string,
       password: string,
@@ -88,7 +94,7 @@ export interface KafkaClient {
     readonly defaultCrypto: ScramCrypto
   }
   readonly saslOAuthBearer: {
-    authenticate(api: Authenticate, to: Sender, token: string, more: object, done: Callback<Authenticated>): void
+    authenticate(api: Authenticate, to: KafkaSender, token: string, more: object, done: Callback<Authenticated>): void
   }
   readonly Reader: { from(bytes: Buffer): object }
   readonly protocolErrorsCodesById: Readonly<Record<number, string>>

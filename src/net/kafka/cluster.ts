@@ -9,7 +9,7 @@ import { Dialer } from '../dialer.js'
 import { AccessKey } from '../key.js'
 import type { Api, Authenticated, Callback, KafkaClient, Metadata } from './client.js'
 import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software } from './connection.js'
-import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
+import { isSentPlainly, type KafkaClusterOptions, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
 /** After this time, the partitions of a topic are looked up again, since there may be more of them. */
@@ -35,7 +35,7 @@ export interface Topic {
 /** The brokers of a cluster. Provides ids of producers, the leaders of partitions, and connections to brokers. */
 export class KafkaCluster {
   readonly client: KafkaClient
-  readonly #options: ClusterOptions
+  readonly #options: KafkaClusterOptions
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
@@ -51,7 +51,7 @@ export class KafkaCluster {
   readonly #failed = new Set<string>()
   #isClosed = false
 
-  constructor(options: ClusterOptions, context: ComponentContext, client: KafkaClient) {
+  constructor(options: KafkaClusterOptions, context: ComponentContext, client: KafkaClient) {
     const { auth, connect_timeout, proxy, tls = {} } = options
     this.#options = options
     this.#context = context

@@ -4,7 +4,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { packageVersion } from '../../lib/version.js'
 import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
-import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
+import type { Api, Callback, KafkaClient, KafkaSender, Parse, Payload } from './client.js'
 
 /** Maximum bytes of a response that are not explained by its request. When parsed, it takes 20 times the memory. */
 const MOST_ANSWER_BYTES = 1024 * 1024
@@ -27,7 +27,7 @@ interface Asked {
 }
 
 /** A connection to a broker. Connection and protocol errors close the connection. The caller then makes another. */
-export class KafkaConnection implements Sender {
+export class KafkaConnection implements KafkaSender {
   readonly #client: KafkaClient
   readonly #socket: Socket
   readonly #asked = new Map<number, Asked>()

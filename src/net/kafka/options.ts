@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { once, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { dialOptions, tlsOptions } from '../dial-options.js'
+import { clientTlsOptions, dialOptions } from '../dial-options.js'
 import { auth, checkAuth, USES } from '../key.js'
 import { isLoopback } from '../urls.js'
 
@@ -56,15 +56,15 @@ export const clusterOptions = {
   proxy: dialOptions.proxy.describe(
     'A proxy between this machine and the brokers, used with CONNECT. environment: none if NO_PROXY lists the host; otherwise HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY.',
   ),
-  tls: tlsOptions
+  tls: clientTlsOptions
     .optional()
     .describe(
       'Connects with TLS; `tls: {}` is enough if public authorities issued the certificates of the brokers. Certificates are always verified. Replaced files are used without a restart. Without this option, connections are not encrypted.',
     ),
 }
 
-export type ClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>
+export type KafkaClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>
 
 /** Whether anyone between this machine and the brokers can read the password or token. */
-export const isSentPlainly = ({ auth, brokers, tls }: ClusterOptions): boolean =>
+export const isSentPlainly = ({ auth, brokers, tls }: KafkaClusterOptions): boolean =>
   tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => isLoopback(new URL(url).hostname))

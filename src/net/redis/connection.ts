@@ -1,5 +1,5 @@
 import { deadline } from '../../lib/time.js'
-import type { Place, ServerOptions, SocketTo } from './connector.js'
+import type { RedisPlace, ServerOptions, SocketTo } from './connector.js'
 import { ReplyScanner } from './reply-scanner.js'
 
 /** Longest time of an attempt to connect, in milliseconds. */
@@ -56,7 +56,7 @@ function checkedSocket(Socket: RedisSocket): RedisSocket {
 
 /** Connects to one server. Calls `lost` if the connection ends without `destroy`. `signal` aborts the attempt. */
 export async function connectServer(
-  place: Place,
+  place: RedisPlace,
   { client, socketTo }: ServerOptions,
   lost: (error: Error) => void,
   signal: AbortSignal,
@@ -70,7 +70,7 @@ export async function connectServer(
 
 /** Connects to a cluster through any of the places. */
 export async function connectCluster(
-  places: readonly Place[],
+  places: readonly RedisPlace[],
   { client, socketTo }: ServerOptions,
   lost: (error: Error) => void,
   signal: AbortSignal,
@@ -120,12 +120,12 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
  * milliseconds. Returns the first address.
  */
 export async function askSentinels(
-  places: readonly Place[],
+  places: readonly RedisPlace[],
   name: string,
   options: ServerOptions,
   within: number,
   signal: AbortSignal,
-): Promise<Place> {
+): Promise<RedisPlace> {
   let cause: unknown
   for (const place of places) {
     signal.throwIfAborted()

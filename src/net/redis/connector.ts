@@ -4,7 +4,7 @@ import type { Clock } from '../../lib/time.js'
 import { deniedPlace, socketTo, tlsTo } from '../dial.js'
 import { AccessKey } from '../key.js'
 import { readTls, type TlsContent, tlsProblemText } from '../tls-check.js'
-import { placeOf, type Place as ServerPlace } from '../urls.js'
+import { type UrlPlace as ServerPlace, urlPlace } from '../urls.js'
 import { askSentinels, CONNECT_MS, connectCluster, connectServer, type RedisConnection } from './connection.js'
 import type { RedisOptions } from './options.js'
 
@@ -22,7 +22,7 @@ const MOST_REPLY_BYTES = 16 * 1024 * 1024
 /** The settings are wrong. Retries fail until an operator changes something. */
 export class RedisRefusal extends Error {}
 
-export type Place = Pick<ServerPlace, 'host' | 'port'>
+export type RedisPlace = Pick<ServerPlace, 'host' | 'port'>
 
 export type SocketTo = ReturnType<typeof socketTo> & {
   readonly mostReplyBytes: number
@@ -59,7 +59,7 @@ export class RedisConnector {
         'a published pipeline cannot use sentinel or cluster: their servers return further addresses to connect to',
       )
     const options = await this.#serverOptions()
-    const places = [url, ...nodes].map(url => placeOf(new URL(url)))
+    const places = [url, ...nodes].map(url => urlPlace(new URL(url)))
     if (cluster) return connectCluster(places, options, lost, signal)
     if (!sentinel) return connectServer(places[0]!, options, lost, signal)
     // A silent Sentinel leaves time for the others, and for the primary.
@@ -86,7 +86,7 @@ export class RedisConnector {
     return { client, socketTo: place => this.#socketTo(place, tls) }
   }
 
-  #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
+  #socketTo(place: RedisPlace, tls: TlsContent | undefined): SocketTo {
     const { reach, mostReplyBytes = MOST_REPLY_BYTES } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
@@ -115,7 +115,7 @@ export interface ServerOptions {
     readonly password?: string
     readonly database?: number
   }
-  readonly socketTo: (place: Place) => SocketTo
+  readonly socketTo: (place: RedisPlace) => SocketTo
 }
 
 /** Sentinels have no databases. `connectTimeout`: in milliseconds. */

@@ -1,5 +1,5 @@
 import type { ComponentStatus, Status } from '../../daemon/status/status.js'
-import { escaped } from '../../lib/formats/html-text.js'
+import { escapedHtml } from '../../lib/formats/html-text.js'
 import { short } from '../../lib/units.js'
 
 /**
@@ -8,14 +8,14 @@ import { short } from '../../lib/units.js'
  */
 
 /** URLs of the files that the page loads; undefined: the file is missing. */
-export interface Links {
+export interface PageFiles {
   readonly script: string | undefined
   readonly style: string | undefined
 }
 
 const count = (value: number): string => value.toLocaleString('en-US')
 
-export function statusHtml(status: Status, links: Links): string {
+export function statusHtml(status: Status, links: PageFiles): string {
   const { host, version_of_sluice, started_at, at, ready, stopping, problems, notices, components } = status
   const since = started_at === undefined ? '' : `, since ${timeHtml(started_at)}`
   const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
@@ -23,7 +23,7 @@ export function statusHtml(status: Status, links: Links): string {
     `${ready ? '' : `${state}: `}${host}`,
     links,
     `<h1>Sluice</h1>
-<p>${escaped(host)}: ${state}. <span class="dim">Version ${escaped(version_of_sluice)}${since}; as of ${timeHtml(at)}.</span></p>
+<p>${escapedHtml(host)}: ${state}. <span class="dim">Version ${escapedHtml(version_of_sluice)}${since}; as of ${timeHtml(at)}.</span></p>
 ${booksHtml(status)}
 ${problemsHtml('What is wrong', problems)}
 ${problemsHtml('Notices', notices)}
@@ -41,12 +41,12 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 const API = ['status', 'live', 'history']
 
 /** The form works without a script. */
-export function loginHtml(links: Links, problem = ''): string {
+export function loginHtml(links: PageFiles, problem = ''): string {
   return pageHtml(
     'Sluice',
     links,
     `<h1>Sluice</h1>
-${problem && `<p class="problems">${escaped(problem)}</p>\n`}<form method="post" action="api/v1/session">
+${problem && `<p class="problems">${escapedHtml(problem)}</p>\n`}<form method="post" action="api/v1/session">
 <p><label>Token of this page <input type="password" name="token" autocomplete="current-password" required autofocus></label>
 <button>Open</button></p>
 <p class="dim">It is in the file that status_page.token_file names.</p>
@@ -54,16 +54,16 @@ ${problem && `<p class="problems">${escaped(problem)}</p>\n`}<form method="post"
   )
 }
 
-function pageHtml(title: string, { script, style }: Links, content: string): string {
+function pageHtml(title: string, { script, style }: PageFiles, content: string): string {
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${escaped(title)}</title>
+<title>${escapedHtml(title)}</title>
 <link rel="icon" href="data:,">
-${style === undefined ? '' : `<link rel="stylesheet" href="${escaped(style)}">\n`}${script === undefined ? '' : `<script type="module" src="${escaped(script)}"></script>\n`}</head>
+${style === undefined ? '' : `<link rel="stylesheet" href="${escapedHtml(style)}">\n`}${script === undefined ? '' : `<script type="module" src="${escapedHtml(script)}"></script>\n`}</head>
 <body>
 <div id="page">
 ${content}
@@ -74,7 +74,7 @@ ${content}
 }
 
 const timeHtml = (time: string): string =>
-  `<time datetime="${escaped(time)}">${escaped(time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC'))}</time>`
+  `<time datetime="${escapedHtml(time)}">${escapedHtml(time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC'))}</time>`
 
 /** received + emitted = passed + discarded + consumed + in flight. `emitted` and `consumed` may be missing. */
 function booksHtml({ books }: Status): string {
@@ -97,9 +97,9 @@ function booksHtml({ books }: Status): string {
 function problemsHtml(title: string, problems: Status['problems']): string {
   if (problems.length === 0) return ''
   const items = problems.map(({ what, detail, todo, commands = [] }) => {
-    const typed = commands.map(command => `<br><code>${escaped(command)}</code>`).join('')
-    const more = detail === undefined ? '' : `${escaped(detail)} `
-    return `<li><strong>${escaped(what)}</strong><br>${more}${escaped(todo)}${typed}</li>`
+    const typed = commands.map(command => `<br><code>${escapedHtml(command)}</code>`).join('')
+    const more = detail === undefined ? '' : `${escapedHtml(detail)} `
+    return `<li><strong>${escapedHtml(what)}</strong><br>${more}${escapedHtml(todo)}${typed}</li>`
   })
   return `<h2>${title}</h2>\n<ul class="problems">\n${items.join('\n')}\n</ul>`
 }
@@ -118,5 +118,5 @@ function rowHtml(one: ComponentStatus, { destinations }: Status): string {
   const state = destinations.find(destination => destination.id === id)?.state ?? ''
   const cells = [type, inputs.join(', '), ...NUMBERS.map(([, read]) => read(one))]
   const why = [state, last_error ?? ''].filter(text => text !== '').join(': ')
-  return `<tr><th scope="row">${escaped(id)}</th>${[...cells, why].map(cell => `<td>${escaped(cell)}</td>`).join('')}</tr>`
+  return `<tr><th scope="row">${escapedHtml(id)}</th>${[...cells, why].map(cell => `<td>${escapedHtml(cell)}</td>`).join('')}</tr>`
 }

@@ -17,13 +17,13 @@ import type { Sql, Store } from './store/store.js'
 export interface Nodes {
   /** Number of running nodes, including this one. */
   readonly live: number
-  readonly gone: readonly Node[]
+  readonly gone: readonly ServiceNode[]
   /** Claims a job for `ms` milliseconds. Resolves with false if a node has already claimed it. Throws StoreError. */
   takes(job: string, ms: number): Promise<boolean>
   forgetOld(): Promise<void>
 }
 
-export interface Node {
+export interface ServiceNode {
   readonly id: string
   /** Host name of the node's machine. */
   readonly name: string
@@ -33,9 +33,9 @@ export interface Node {
 }
 
 /** The nodes of a service that does not share its store. */
-export const ALONE: Nodes = { live: 1, gone: [], takes: async () => true, async forgetOld() {} }
+export const SINGLE_NODE: Nodes = { live: 1, gone: [], takes: async () => true, async forgetOld() {} }
 
-interface Row extends Node {
+interface Row extends ServiceNode {
   readonly beat: number
 }
 
@@ -70,7 +70,7 @@ interface Options {
 
 export class SharedNodes implements Nodes {
   live = 1
-  gone: readonly Node[] = []
+  gone: readonly ServiceNode[] = []
   /** Events in the disk buffers of this node; undefined while not known. */
   events: () => number | undefined = () => undefined
   readonly #options: Options

@@ -8,8 +8,8 @@ import type { TimerClock } from '../../lib/time.js'
 import { RedisConnector } from '../../net/redis/connector.js'
 import { SharedRates } from './domain/keys/shared-rates.js'
 import { Service } from './domain/service.js'
-import { ALONE, SharedNodes } from './nodes.js'
-import { openState, type ServiceState } from './store/state.js'
+import { SharedNodes, SINGLE_NODE } from './nodes.js'
+import { openState, type StoredState } from './store/state.js'
 
 export interface OpenOptions {
   readonly dataDir: string
@@ -30,7 +30,7 @@ export interface OpenOptions {
 
 export interface OpenService {
   readonly service: Service
-  readonly state: ServiceState
+  readonly state: StoredState
   /** Undefined if the store is embedded, or if it was opened with `beside`. */
   readonly nodes: SharedNodes | undefined
   /** Writes data that is only in memory, and closes the store. */
@@ -59,7 +59,7 @@ export async function openService(options: OpenOptions): Promise<OpenService> {
       store: state.store,
       secret: state.secret,
       background: !beside,
-      nodes: nodes ?? ALONE,
+      nodes: nodes ?? SINGLE_NODE,
       rates,
       limits: {
         requestsPerKey: { limit: limits.requests, windowMs: MINUTE_MS },

@@ -16,7 +16,7 @@ import { inspectTls } from '../../net/tls-check.js'
 import { peopleText } from './api-text.js'
 
 /** Options that all of these commands share. */
-export interface Connection {
+export interface ApiConnection {
   readonly url?: string | undefined
   readonly 'key-file'?: string | undefined
   readonly delegate?: string | undefined
@@ -28,7 +28,7 @@ export interface Connection {
  * Runs `call` with a client and prints its result as text or JSON. Resolves with exit code 1 if the service refuses.
  */
 export async function withClient(
-  connection: Connection,
+  connection: ApiConnection,
   io: Io,
   call: (client: Client) => Promise<unknown>,
 ): Promise<number> {
@@ -65,7 +65,7 @@ export async function noteOnRun(
   )
 }
 
-export async function connect(connection: Connection, io: Io): Promise<Client> {
+export async function connect(connection: ApiConnection, io: Io): Promise<Client> {
   const given = connection.url ?? io.env.SLUICE_URL
   if (!given)
     throw new UsageError('where is the service? Set SLUICE_URL, as in SLUICE_URL=http://127.0.0.1:8080', 'api')
@@ -120,7 +120,7 @@ function trustedBy(file: string | undefined, url: string): typeof globalThis.fet
 }
 
 /** On a terminal, text for people, unless the user wants JSON. */
-function resultText(value: unknown, { json }: Connection, io: Io): string {
+function resultText(value: unknown, { json }: ApiConnection, io: Io): string {
   return io.stdout.isTTY && !json ? peopleText(value, terminalOf(io).width) : `${jsonText(value, io)}\n`
 }
 
@@ -171,7 +171,7 @@ function refusalText(error: ServiceError): string {
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 
-export interface RawCall extends Connection {
+export interface RawCall extends ApiConnection {
   readonly data?: string | undefined
   readonly type?: string | undefined
   readonly include: boolean

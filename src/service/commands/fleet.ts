@@ -5,13 +5,13 @@ import type { Io } from '../../daemon/process/command-line.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { short } from '../../lib/units.js'
-import { type Connection, withClient } from './api.js'
+import { type ApiConnection, withClient } from './api.js'
 
 /**
  * Lists all managed daemons. For each daemon, shows its revision, whether its revision is the published one, and its
  * health.
  */
-export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
+export function fleet(options: ApiConnection & { json: boolean }, io: Io): Promise<number> {
   return withClient(options, io, async client => {
     const daemons: DaemonDocument[] = []
     for await (const daemon of everything(page => client.fleet(page))) daemons.push(daemon)

@@ -22,7 +22,7 @@ export class NotHosted extends Error {}
 /** The pipeline is for daemons, because events that are sent to the service would not reach a destination. */
 export class NothingToHost extends NotHosted {}
 
-export interface HostedOptions {
+export interface HostedConfigOptions {
   readonly name: string
   readonly dataDir: string
   readonly components: readonly AnyDefinition[]
@@ -43,7 +43,7 @@ export interface Hosted {
  * Returns the part of a published document that runs in the service: all components that events from `ingest` reach.
  * Other sources are for daemons. The document cannot use environment variables of the service. Throws NotHosted.
  */
-export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
+export function hostedConfig(document: unknown, options: HostedConfigOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
   const source = ingestSource(ingest)
   let config: Config
@@ -54,7 +54,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     const more = error.problems.length < MOST_PROBLEMS ? '' : `; at most ${MOST_PROBLEMS} are listed`
-    throw new NotHosted(textOf(error.problems) + more, { cause: error })
+    throw new NotHosted(faultsText(error.problems) + more, { cause: error })
   }
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
@@ -82,10 +82,10 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
 }
 
 function refuse(faults: readonly Bound[]): void {
-  if (faults.length > 0) throw new NotHosted(textOf(faults))
+  if (faults.length > 0) throw new NotHosted(faultsText(faults))
 }
 
-export function textOf(faults: readonly Bound[]): string {
+export function faultsText(faults: readonly Bound[]): string {
   return faults.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
 

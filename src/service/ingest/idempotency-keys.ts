@@ -2,7 +2,7 @@ import { createCipheriv, createHmac, hash } from 'node:crypto'
 import type { Logger } from 'pino'
 import { LogLimit } from '../../lib/log-limit.js'
 import { type Clock, every } from '../../lib/time.js'
-import type { Body } from '../../net/http/events/send-body.js'
+import type { WholeBody } from '../../net/http/events/send-body.js'
 import { Refusal } from '../../net/http/server/refusal.js'
 import type { Nodes } from '../api/nodes.js'
 import { type Sql, type Store, StoreError, type Value } from '../api/store/store.js'
@@ -49,7 +49,7 @@ export interface KeyedRequest {
   readonly account: string
   readonly pipeline: string
   readonly key: string
-  readonly body: Omit<Body, 'release'>
+  readonly body: Omit<WholeBody, 'release'>
   /** Why another key cannot be stored; undefined if it can. */
   readonly noRoom: Refusal | undefined
 }

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http'
 import { within } from '../../lib/time.js'
-import { type Content, checkHeaders } from '../../net/http/events/checks.js'
-import type { Body } from '../../net/http/events/send-body.js'
+import { type BodyFormat, checkHeaders } from '../../net/http/events/checks.js'
+import type { WholeBody } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
-import { type Lease, Quota } from '../../net/http/server/quota.js'
+import { type Lease, RequestMemory } from '../../net/http/server/quota.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
 import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
@@ -49,7 +49,7 @@ export class RunningPipeline {
   /** Number of accepted events that are not delivered yet, as of the last snapshot of the process. */
   undelivered = 0
   readonly #options: RunningOptions
-  readonly #quota: Quota
+  readonly #quota: RequestMemory
   /** For each body that is being read, a function that refuses it. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
   #requests = 0
@@ -71,7 +71,7 @@ export class RunningPipeline {
     this.published = published
     this.usedAt = options.usedAt
     this.#options = options
-    this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
+    this.#quota = new RequestMemory(MOST_REQUESTS, options.maxUnsettled)
     const { revision, secrets } = published
     const version = versionName(published)
     const state = { version, revision, secrets: secrets?.names ?? [], keepsEventsOnDisk: false, hasEnded: false }
@@ -177,7 +177,7 @@ export class RunningPipeline {
     throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
   }
 
-  async #pass(key: string | undefined, whole: Required<Body>): Promise<Received> {
+  async #pass(key: string | undefined, whole: Required<WholeBody>): Promise<Received> {
     const { process, keys, disks } = this.#options
     const { bytes, release, ...body } = whole
     let isPassed = false
@@ -194,7 +194,12 @@ export class RunningPipeline {
     }
   }
 
-  async #read(request: IncomingMessage, content: Content, gzip: boolean, lease: Lease): Promise<Required<Body>> {
+  async #read(
+    request: IncomingMessage,
+    content: BodyFormat,
+    gzip: boolean,
+    lease: Lease,
+  ): Promise<Required<WholeBody>> {
     let refuse: ((refusal: Refusal) => void) | undefined
     const onBegin = (fail: (refusal: Refusal) => void) => {
       refuse = fail

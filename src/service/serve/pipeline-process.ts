@@ -11,7 +11,7 @@ import type { BodyBytes } from '../../net/http/events/send-body.js'
 import { bodyRoom, freeBody, takeBody } from '../../net/http/server/body-memory.js'
 import type { ProcessSetup } from '../ingest/process/account-process.js'
 import { shortLine } from '../ingest/process/from-process.js'
-import type { Call, FromProcess } from '../ingest/process/messages.js'
+import type { FromProcess, ProcessCall } from '../ingest/process/messages.js'
 import { PipelineWorker } from '../ingest/worker/pipeline-worker.js'
 import { componentsWith } from './service-plugins.js'
 
@@ -34,7 +34,7 @@ answers.on('error', () => {})
 
 /** Reads bodies directly into their final memory, with room for one more byte. This creates no garbage. */
 const reader = new FrameReader(NO_LIMIT, head => {
-  const message = deserialize(head) as ProcessSetup | Call
+  const message = deserialize(head) as ProcessSetup | ProcessCall
   if (!('name' in message)) return { most: 0, take: () => begin(message) }
   if (message.name !== 'take') return { most: 0, take: () => receive(message) }
   return {
@@ -48,7 +48,7 @@ function begin(setup: ProcessSetup): void {
   opened = componentsWith(setup.plugins).then(components => open(setup, components))
 }
 
-function receive(call: Call, body?: BodyBytes): void {
+function receive(call: ProcessCall, body?: BodyBytes): void {
   void opened!.then(worker => worker.receive(call, body))
 }
 

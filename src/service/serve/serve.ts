@@ -28,7 +28,7 @@ import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } fr
 import type { TlsFileOptions } from '../../net/listen-options.js'
 import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { RequestCounts } from '../api/http/sender.js'
-import { ALONE } from '../api/nodes.js'
+import { SINGLE_NODE } from '../api/nodes.js'
 import { LIMITS, type OpenService, openService } from '../api/open-service.js'
 import type { Store } from '../api/store/store.js'
 import { DISK_FULL } from '../ingest/account/account-disk.js'
@@ -165,7 +165,7 @@ async function serveOpened(
   try {
     serviceMetrics(metrics, counts, service, () => !ending && state.store.health().readable)
     storeMetrics(metrics, state.store)
-    nodeMetrics(metrics, nodes ?? ALONE)
+    nodeMetrics(metrics, nodes ?? SINGLE_NODE)
     if (tls) ends.push(tls.attach(app.server))
     const admin = await listenForMetrics(config, metrics, { store: state.store, ingest }, () => !ending, log)
     if (admin) {

@@ -1,6 +1,6 @@
-import { escaped } from '../../lib/formats/html-text.js'
+import { escapedHtml } from '../../lib/formats/html-text.js'
 import { formatDuration } from '../../lib/units.js'
-import type { SimulationResult, Slots, TimeResult, TrialResult } from '../result.js'
+import type { SimulationResult, TimeResult, TimeSlots, TrialResult } from '../result.js'
 import { amountText, count, keyName, number, percent, timeText, windowText } from '../words.js'
 import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
@@ -47,7 +47,7 @@ function figure({
 <figcaption><h3>${title}</h3></figcaption>
 <ul class="legend">${legend.map(item => `<li>${item}</li>`).join('')}</ul>
 <div class="frame"><svg class="plot" role="img" aria-labelledby="${id}-text">
-<title id="${id}-text">${escaped(alternative)}</title>
+<title id="${id}-text">${escapedHtml(alternative)}</title>
 ${valueAxis(values, y, valueText).join('\n')}
 ${shapes.join('\n')}
 ${bottomAxis(ticks).join('\n')}
@@ -114,7 +114,7 @@ export function timeTicks(startMs: number, lengthMs: number): Tick[] {
 }
 
 /** The start of a slot as text. The first slot may begin earlier than a Date can represent. */
-export function startText({ start, slot_ms }: Slots, slot: number): string {
+export function startText({ start, slot_ms }: TimeSlots, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
 
@@ -160,11 +160,11 @@ interface Series {
 interface Bars {
   readonly id: string
   readonly title: string
-  readonly slots: Slots
+  readonly slots: TimeSlots
   readonly series: readonly Series[]
 }
 
-export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): string {
+export function outcomesOverTime(id: string, slots: TimeSlots, times: TimeResult): string {
   const outcomes = ['passed', 'discarded', 'excluded'] as const
   const series = outcomes
     .map(name => ({ name, style: name, counts: times[name] }))
@@ -172,7 +172,7 @@ export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): s
   return barChart(coarser({ id, title: 'All events over time', slots, series }))
 }
 
-export function discardsOverTime(id: string, slots: Slots, { discarded, by_key }: TimeResult): string {
+export function discardsOverTime(id: string, slots: TimeSlots, { discarded, by_key }: TimeResult): string {
   const title = 'Discards over time, by key'
   if (discarded.every(value => value === 0)) return `<h3>${title}</h3><p>Nothing is discarded.</p>`
   const named = by_key.slice(0, KEY_SERIES)
@@ -207,7 +207,7 @@ function barChart(bars: Bars): string {
   const legend = series.map(
     ({ name, style }) =>
       `<svg class="swatch" aria-hidden="true"><rect class="${style}" width="100%" height="100%"/></svg>` +
-      `<bdi>${escaped(cut(name, LABEL_LENGTH))}</bdi>`,
+      `<bdi>${escapedHtml(cut(name, LABEL_LENGTH))}</bdi>`,
   )
   return figure({
     ...{ id, title, legend, values, y },
@@ -234,7 +234,7 @@ function bar({ slots, series }: Bars, slot: number, y: (value: number) => number
   })
   const most = shown.sort((a, b) => b.counts[slot]! - a.counts[slot]!).slice(0, MOST_IN_TOOLTIP)
   const parts = most.map(({ name, counts }) => `${number(counts[slot]!)} ${cut(name, LABEL_LENGTH)}`)
-  return `<g><title>${escaped(`${startText(slots, slot)}: ${parts.join(', ')}`)}</title>${rects.join('')}</g>`
+  return `<g><title>${escapedHtml(`${startText(slots, slot)}: ${parts.join(', ')}`)}</title>${rects.join('')}</g>`
 }
 
 function barsInWords({ title, slots, series }: Bars, sums: readonly number[]): string {
@@ -252,7 +252,9 @@ function barTable({ id, title, slots, series }: Bars, sums: readonly number[]): 
     const cells = series.map(({ counts }) => `<td>${number(counts[slot]!)}</td>`).join('')
     return [`<tr><th scope="row">${startText(slots, slot)}</th>${cells}</tr>`]
   })
-  const names = series.map(({ name }) => `<th scope="col"><bdi>${escaped(cut(name, LABEL_LENGTH))}</bdi></th>`).join('')
+  const names = series
+    .map(({ name }) => `<th scope="col"><bdi>${escapedHtml(cut(name, LABEL_LENGTH))}</bdi></th>`)
+    .join('')
   return `<details><summary>As a table: ${title}</summary>
 <div class="scroll" role="region" tabindex="0" aria-labelledby="${id}-data"><table>
 <caption id="${id}-data">${title}: events in each ${formatDuration(slots.slot_ms)}; times without any are left out</caption>
@@ -328,7 +330,7 @@ export function lossCurves(all: readonly Curve[]): string {
     legend: curves.map(
       ({ name }, i) =>
         `<svg class="swatch long" aria-hidden="true"><line class="curve s${i}" x1="0" x2="100%" y1="50%" y2="50%"/>` +
-        `<svg x="50%" y="50%"><path class="s${i}" d="${MARKS[i]}"/></svg></svg>${escaped(cut(name, KEY_LENGTH))}`,
+        `<svg x="50%" y="50%"><path class="s${i}" d="${MARKS[i]}"/></svg></svg>${escapedHtml(cut(name, KEY_LENGTH))}`,
     ),
     valueText: value => `${Number(value.toFixed(3))} %`,
     ticks: [...limits].sort(([a], [b]) => a - b).map(([limit, label]) => ({ at: across(limit), label })),
@@ -349,7 +351,7 @@ function drawn({ name, trials, knee }: Curve, i: number, place: (trial: Trial) =
     const { x, y } = points[n]!
     const title = `${name}, limit ${amountText(trial.result)}: ${percent(trial.loss, 1)} discarded`
     const ring = trial === knee ? '<circle class="knee" r="10"/><text class="knee" x="14" y="-8">knee</text>' : ''
-    return `<svg x="${x}%" y="${y}"><title>${escaped(title)}</title><path class="s${i}" d="${MARKS[i]}"/>${ring}</svg>`
+    return `<svg x="${x}%" y="${y}"><title>${escapedHtml(title)}</title><path class="s${i}" d="${MARKS[i]}"/>${ring}</svg>`
   })
   return `<g>${lines.join('')}${marks.join('')}</g>`
 }

@@ -1,5 +1,5 @@
 import { cutAt } from '../../daemon/process/wrap.js'
-import { escaped } from '../../lib/formats/html-text.js'
+import { escapedHtml } from '../../lib/formats/html-text.js'
 import type { Fact } from '../result.js'
 
 /** Text from events is untrusted. Put it into elements and quoted attributes only through `escaped`. */
@@ -18,11 +18,13 @@ export function cut(text: string, most: number): string {
 /** A section that lists names and texts. Empty if `rows` is empty. */
 export function factsSection(id: string, heading: string, rows: readonly Fact[]): string {
   if (rows.length === 0) return ''
-  const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)
+  const items = rows.map(
+    ({ name, text }) => `<dt>${escapedHtml(name)}</dt><dd>${escapedHtml(cut(text, LONGEST_TEXT))}</dd>`,
+  )
   return `<section aria-labelledby="${id}"><h2 id="${id}">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
 }
 
-export interface Column {
+export interface ReportColumn {
   readonly title: string
   /** The script sorts numbers by value, not as text. */
   readonly kind: 'text' | 'number' | 'time'
@@ -34,7 +36,7 @@ export type Cell = string | { readonly html: string; readonly value: number }
 interface SortableTable {
   readonly name: 'keys' | 'grid'
   readonly caption: string
-  readonly columns: readonly Column[]
+  readonly columns: readonly ReportColumn[]
   /** The column by which the rows are sorted. */
   readonly sorted?: { readonly title: string; readonly order: 'ascending' | 'descending' } | undefined
   readonly rows: readonly (readonly Cell[])[]
@@ -51,7 +53,7 @@ export function sortableTable({ name, caption, columns, sorted, rows, foot = [] 
   const row = (cells: readonly Cell[]) => `<tr>${cells.map((cell, i) => tableCell(cell, i, columns[i]!)).join('')}</tr>`
   const below = foot.length > 0 ? `\n<tfoot>\n${foot.map(row).join('\n')}\n</tfoot>` : ''
   return `<div class="scroll"><table class="sorts ${name}">
-<caption>${escaped(caption)}</caption>
+<caption>${escapedHtml(caption)}</caption>
 <thead><tr>${heads.join('')}</tr></thead>
 <tbody>
 ${rows.map(row).join('\n')}
@@ -59,7 +61,7 @@ ${rows.map(row).join('\n')}
 </table></div>`
 }
 
-function tableCell(cell: Cell, i: number, { kind }: Column): string {
+function tableCell(cell: Cell, i: number, { kind }: ReportColumn): string {
   const [html, value] = typeof cell === 'string' ? [cell, ''] : [cell.html, ` data-value="${cell.value}"`]
   if (i === 0) return `<th scope="row"${value}>${html}</th>`
   return `<td${kind === 'text' ? ' class="text"' : ''}${value}>${html}</td>`

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { escaped } from '../../lib/formats/html-text.js'
+import { escapedHtml } from '../../lib/formats/html-text.js'
 import { formatSize } from '../../lib/units.js'
 import type { KeyResult, SimulationResult, TrialResult } from '../result.js'
 import { firstKeys, searchFacts } from '../summary.js'
 import { amountText, count, inputName, keyName, limitText, number, percent, timeText, windowText } from '../words.js'
 import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } from './charts.js'
-import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
+import { type Cell, cut, factsSection, KEY_LENGTH, type ReportColumn, sortableTable } from './html.js'
 
 /**
  * Renders a simulation's result as one self-contained page. The page's security policy allows only the page's own
@@ -35,7 +35,7 @@ export function reportPage(simulation: SimulationResult, madeAt: number): string
     "form-action 'none'",
   ].join('; ')
   const { component, results, excluded, settings, notes, yaml } = simulation
-  const title = escaped(component === null ? 'What the throttle would pass' : `What ${component} would pass`)
+  const title = escapedHtml(component === null ? 'What the throttle would pass' : `What ${component} would pass`)
   const curves = curvesOf(simulation)
   const { detailed, first } = detailedTrials(results, curves)
   const addresses = new Map(detailed.map((trial, i) => [trial, `result-${i}`]))
@@ -73,7 +73,7 @@ ${factsSection(
 ${(results.length > 1 ? [loss, ...details] : [...details, loss]).join('\n')}
 ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name: 'made', text: timeText(madeAt) }])}
 <section aria-labelledby="yaml"><h2 id="yaml">Configuration</h2>
-<pre>${escaped(yaml)}</pre></section>
+<pre>${escapedHtml(yaml)}</pre></section>
 </main>
 <script>${script}</script>
 </body>
@@ -93,7 +93,7 @@ function subtitle({ inputs, from, to, complete }: SimulationResult): string {
   const more = inputs.length > named.length ? ` and ${count(inputs.length - named.length, 'other input')}` : ''
   const span = from === null || to === null ? '' : `, from ${timeText(from)} to ${timeText(to)}`
   const rest = complete ? '' : '. The simulation was interrupted before the end of the input'
-  return escaped(`Events of ${named.join(', ')}${more}${span}${rest}.`)
+  return escapedHtml(`Events of ${named.join(', ')}${more}${span}${rest}.`)
 }
 
 /** The loss of each limit. `link` returns the address of the page's section about a result; undefined: no section. */
@@ -115,14 +115,14 @@ function knees(curves: readonly Curve[]): string {
       : trials.length < 3
         ? 'no knee: a knee needs at least three limits'
         : 'no knee: the curve does not bend'
-    return `<li>${escaped(name)}: ${text}</li>`
+    return `<li>${escapedHtml(name)}: ${text}</li>`
   })
   return `<ul class="knees">${items.join('')}</ul>
 <p class="note">At the knee, the curve is farthest below the straight line between its ends. Below that limit, the loss
 rises fast; above it, a higher limit saves little.</p>`
 }
 
-const RESULT_COLUMNS: readonly Column[] = [
+const RESULT_COLUMNS: readonly ReportColumn[] = [
   { title: 'limit', kind: 'number' },
   { title: 'window', kind: 'text' },
   { title: 'key', kind: 'text' },
@@ -147,7 +147,7 @@ function resultTable(
       return [
         { html: address ? `<a href="${address}">${text}</a>` : text, value: limit },
         { html: windowText(window_ms), value: window_ms },
-        escaped(key_field ?? ''),
+        escapedHtml(key_field ?? ''),
         number(passed),
         number(discarded),
         number(excluded),
@@ -179,7 +179,7 @@ function trialSection(simulation: SimulationResult, trial: TrialResult, shown: S
 ${outcomesOverTime(`${id}-outcomes`, slots, trial.over_time)}`
     : '<p>No event had a time of its own.</p>'
   return `<section class="result" id="${id}" aria-labelledby="${id}-heading"${shown.isFirst ? ' data-first' : ''}>
-<h2 id="${id}-heading">${escaped(heading)}</h2>
+<h2 id="${id}-heading">${escapedHtml(heading)}</h2>
 ${totals(simulation, trial)}
 ${times}
 ${simulation.events > 0 ? keyTable(trial, shown.keys) : ''}
@@ -199,7 +199,7 @@ function totals({ events, bytes, excluded, excluded_bytes }: SimulationResult, t
   ].join('')}</ul>`
 }
 
-const KEY_COLUMNS: readonly Column[] = [
+const KEY_COLUMNS: readonly ReportColumn[] = [
   { title: 'key', kind: 'text' },
   { title: 'events', kind: 'number' },
   { title: 'passed', kind: 'number' },
@@ -215,7 +215,7 @@ type KeyCounts = Pick<KeyResult, 'passed' | 'discarded' | 'excluded'>
 function keyTable(trial: TrialResult, most: number): string {
   const { by_key: shown, others } = firstKeys(trial, most)
   const rows = shown.map(({ key, busiest, busiest_at, ...counts }) => {
-    const name = `<bdi>${escaped(cut(keyName({ key }), KEY_LENGTH))}</bdi>`
+    const name = `<bdi>${escapedHtml(cut(keyName({ key }), KEY_LENGTH))}</bdi>`
     return keyRow(name, counts, [number(busiest), busiest_at === null ? '' : timeText(busiest_at)])
   })
   const more = trial.more_keys ? ' and more' : ''

@@ -6,7 +6,7 @@ import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { ComponentCounters } from '../../../src/engine/flow/counters.js'
-import type { Left } from '../../../src/engine/flow/waiting.js'
+import type { WaitedEvents } from '../../../src/engine/flow/waiting.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
@@ -76,7 +76,7 @@ export class Product {
   #savedBytes = () => 0
   #knownBytes = 0
   #options: Options
-  #waiting: readonly Left[] = []
+  #waiting: readonly WaitedEvents[] = []
   #made!: Awaited<ReturnType<typeof loadedStageOf>>
   #origins = new Map<string, Origin>()
   readonly #wanted = new WantedNames()

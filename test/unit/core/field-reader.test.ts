@@ -1,6 +1,12 @@
 import t from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
-import { PathError, parseFieldPath, readFieldPath, type Segment, valueAt } from '../../../src/core/event/field-path.js'
+import {
+  PathError,
+  type PathSegment,
+  parseFieldPath,
+  readFieldPath,
+  valueAt,
+} from '../../../src/core/event/field-path.js'
 import {
   ARRAY,
   BOOLEAN,
@@ -166,7 +172,10 @@ t.test('numbers in text', async t => {
 })
 
 t.test('paths, as they are written', async t => {
-  const cases: readonly (readonly [text: string, segments: readonly Segment[]])[] = casesOf(import.meta.url, 'paths')
+  const cases: readonly (readonly [text: string, segments: readonly PathSegment[]])[] = casesOf(
+    import.meta.url,
+    'paths',
+  )
   for (const [text, segments] of cases) t.same(parseFieldPath(text), { text, segments }, text)
 })
 
@@ -196,7 +205,7 @@ t.test('values, only of what JSON has', async t => {
   const value = JSON.parse(
     '{"a":{"b":[10,[20,{"c":null}]],"0":"zero"},"s":"text","__proto__":{"x":1},"n":null}',
   ) as unknown
-  const cases: readonly (readonly [segments: readonly Segment[], expected: unknown])[] = [
+  const cases: readonly (readonly [segments: readonly PathSegment[], expected: unknown])[] = [
     [[], value],
     [['a', 'b', 0], 10],
     [['a', 'b', 1, 1, 'c'], null],

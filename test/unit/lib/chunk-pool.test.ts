@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
-import { findLines } from '../../../src/lib/kernel/find-lines.js'
+import { findLinesInKernel } from '../../../src/lib/kernel/find-lines.js'
 import { CHUNK_BYTES, isInChunkMemory } from '../../../src/lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, numbersFor, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
@@ -37,7 +37,7 @@ const textOf = (batch: EventBatch) => {
 
 t.test('a chunk, its columns and its texts are used again, and never while somebody needs them', async t => {
   const COUNT = rounds(400, 100)
-  const splitter = new LineSplitter(1 << 20, false, findLines)
+  const splitter = new LineSplitter(1 << 20, false, findLinesInKernel)
   const chunks = new Set<Buffer>()
   const columns = new Set<ArrayBufferLike>()
   let inAreas = 0

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import type { Segment } from '../../../src/core/event/field-path.js'
+import type { PathSegment } from '../../../src/core/event/field-path.js'
 import {
   ARRAY,
   BOOLEAN,
@@ -25,7 +25,7 @@ import { Seeded } from '../../support/seeded.js'
 const LINES = rounds(40_000, 6_000)
 const IN_A_BATCH = 60
 
-const PATHS: readonly (readonly [string, readonly Segment[]])[] = [
+const PATHS: readonly (readonly [string, readonly PathSegment[]])[] = [
   ['.a', ['a']],
   ['.b', ['b']],
   ['.a.b', ['a', 'b']],
@@ -64,7 +64,7 @@ function parsed(line: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-function follow(value: unknown, segments: readonly Segment[]): unknown {
+function follow(value: unknown, segments: readonly PathSegment[]): unknown {
   for (const segment of segments) {
     const fits = typeof value === 'object' && value !== null && Array.isArray(value) === (typeof segment === 'number')
     value = fits ? Object.getOwnPropertyDescriptor(value, segment)?.value : undefined

@@ -1,21 +1,21 @@
 import t from 'tap'
 import { compilingWithin, Pattern, PatternError } from '../../../src/lib/pattern.js'
 import { Atoms } from '../../../src/lib/regex/atoms.js'
-import { compileLinear, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
+import { compileLinear, nativeSearch, type PatternSearch } from '../../../src/lib/regex/search.js'
 import { readSyntax } from '../../../src/lib/regex/syntax.js'
 import { heldBytes } from '../../support/heap.js'
 import { longTest, rounds } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** What a Pattern does with texts that it does not leave to V8. */
-function linear(source: string, flags: string): { test: (text: string) => boolean; search: Search } {
+function linear(source: string, flags: string): { test: (text: string) => boolean; search: PatternSearch } {
   const atoms = new Atoms()
   const { node, groupNames } = readSyntax(source, flags, atoms)
   return compileLinear(node, atoms, flags, groupNames.length)
 }
 
 /** All matches of a text, each with its groups. V8 also finds nothing in the middle of a character, which is left out. */
-function all(search: Search, text: string): unknown[] {
+function all(search: PatternSearch, text: string): unknown[] {
   const matches: unknown[] = []
   for (let from = 0; from <= text.length; ) {
     const found = search(text, from)

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { continuesWith, endsWith, firstBytes, startsWith } from '../../../src/lib/lines/line-patterns.js'
+import { continuesWith, endsWith, possibleFirstBytes, startsEvent } from '../../../src/lib/lines/line-patterns.js'
 import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { type Joiner, JUDGED_BYTES, type RecordLimits, RecordSplitter } from '../../../src/lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../../src/lib/lines/stack-traces.js'
@@ -59,7 +59,7 @@ function differ(got: readonly Event[], expected: readonly Event[]): string {
 type Form = 'start' | 'continue' | 'until'
 
 const JOINERS: Record<Form, (pattern: Matcher) => Joiner> = {
-  start: startsWith,
+  start: startsEvent,
   continue: continuesWith,
   until: endsWith,
 }
@@ -414,7 +414,7 @@ t.test('the first byte of a pattern is told where that is easy, and never wrong'
     [/^[a-c\]]x/u, 'abc]'],
   ]
   for (const [pattern, bytes] of cases) {
-    const first = firstBytes(pattern)
+    const first = possibleFirstBytes(pattern)
     t.ok(first, String(pattern))
     const found = [...first!].flatMap((yes, byte) => (yes && byte < 0x80 ? [String.fromCharCode(byte)] : []))
     if (bytes !== undefined) t.same(found.sort(), [...bytes].sort(), String(pattern))
@@ -432,7 +432,7 @@ t.test('the first byte of a pattern is told where that is easy, and never wrong'
     /^$/u,
     /^a/iu,
   ])
-    t.equal(firstBytes(pattern), undefined, String(pattern))
+    t.equal(possibleFirstBytes(pattern), undefined, String(pattern))
 
   const atoms = ['a', '\\d', '\\s', '\\S', '\\.', '[ab]', '[^a]', '[\\]\\d]', 'é', '😀', '.', '(?:a|b)', '$', '\\b']
   const random = new Seeded(24)
@@ -448,7 +448,7 @@ t.test('the first byte of a pattern is told where that is easy, and never wrong'
     } catch {
       continue
     }
-    const { judge } = startsWith(pattern)
+    const { judge } = startsEvent(pattern)
     for (const text of texts) {
       const bytes = Buffer.from(text)
       const matched = judge(0, bytes, 0, bytes.length) === 0

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { READ_BYTES, SharedReadServer, SharedReadSocket } from '../../../src/lib/network/shared-reads.js'
+import { SharedReadServer, SharedReadSocket, SOCKET_READ_BYTES } from '../../../src/lib/network/shared-reads.js'
 import { turns, until } from '../../support/until.js'
 
 /** Listens, and collects what each connection sends, in the order of accepting. */
@@ -91,7 +91,7 @@ t.test('the more connections are open, the smaller are the reads of further ones
     await once(socket.resume(), 'close')
     return Math.max(...parts.map(({ length }) => length))
   }
-  t.equal(await largest(), READ_BYTES)
+  t.equal(await largest(), SOCKET_READ_BYTES)
   for (let n = 0; n < 256; n++) await dial()
   t.equal(await largest(), Math.floor((16 << 20) / 257))
 })

@@ -2,11 +2,11 @@ import { connect, createServer, type Server, type Socket } from 'node:net'
 import { PassThrough, type Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
-import { REFUSED, type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
+import { REFUSED, StreamReader, type StreamReceiver } from '../../../src/lib/network/stream-reader.js'
 import { HOST, listening } from '../../support/address.js'
 import { turns, until } from '../../support/until.js'
 
-class Taken implements Receiver {
+class Taken implements StreamReceiver {
   readonly parts: Buffer[] = []
   /** How many bytes it takes at a time. */
   most = Number.POSITIVE_INFINITY

@@ -8,7 +8,7 @@ import { EXCLUDED } from '../../../src/components/throttle/decisions.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { Progress } from '../../../src/daemon/process/progress.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { bytesOf } from '../../../src/simulate/input-bytes.js'
+import { inputBytes } from '../../../src/simulate/input-bytes.js'
 import { DEFAULT_BUCKET, KeyIds } from '../../../src/simulate/key-ids.js'
 import { MOST_SLOTS, TimeSlots } from '../../../src/simulate/slots.js'
 import { HeavyKeys, TrialTally } from '../../../src/simulate/tally.js'
@@ -144,7 +144,7 @@ t.test('a file of which no more is wanted is closed, wherever reading stops', as
     for (const pieces of [1, 2, 3]) {
       const progress = new Progress(stderr, undefined, () => 0)
       let read = 0
-      for await (const _ of bytesOf(join(dir, name), { io, progress, signal: new AbortController().signal })) {
+      for await (const _ of inputBytes(join(dir, name), { io, progress, signal: new AbortController().signal })) {
         if (++read === pieces) break
       }
       t.equal(read, pieces)

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
-import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../../../components/processors/throttle/options.js'
 import type { LiveBucket } from '../../../components/throttle/keyed-processor.js'
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -25,7 +25,7 @@ import { exactJson } from '../../../lib/formats/normal-json.js'
 import { printableJson, printableText } from '../../../lib/printable.js'
 import { systemClock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import { type AskDaemon, type Live, liveBucket } from './live.js'
+import { type AskDaemon, type LiveBucketState, liveBucket } from './live.js'
 import { type Past, pastLines, pastOf } from './past.js'
 import { type ExplainProcessor, explainerOf, type ProcessorStep } from './processor.js'
 
@@ -170,7 +170,7 @@ function explained(explain: Explain | undefined, event: EventBatch): Explanation
 }
 
 interface AskLive {
-  bucket(id: string, findings: readonly Finding[]): Promise<Live | undefined>
+  bucket(id: string, findings: readonly Finding[]): Promise<LiveBucketState | undefined>
   /** Problems of destinations, by id. */
   readonly problems: ReadonlyMap<string, string>
 }
@@ -229,7 +229,7 @@ async function stepsFrom(
 
 /** The step for an event over the limit. The event is discarded, unless `over_limit` or shadow mode keeps it. */
 function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
-  const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
+  const { mode, over_limit: over } = options as Pick<ThrottleConfig, 'mode' | 'over_limit'>
   if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst
   const { findings } = asFirst
   const left = new Map([[DISCARDED, event.snapshot()]])

@@ -21,7 +21,7 @@ export interface AskDaemon {
 }
 
 /** State of an event's bucket in the running daemon. */
-export interface Live {
+export interface LiveBucketState {
   /** Undefined if the daemon does not report a state. */
   readonly bucket?: LiveBucket
   readonly findings: readonly Finding[]
@@ -38,7 +38,7 @@ export async function liveBucket(
   component: string,
   findings: readonly Finding[],
   ask: (component: string, key: string | null, rule: string | null | undefined) => Promise<LiveBucket | undefined>,
-): Promise<Live | undefined> {
+): Promise<LiveBucketState | undefined> {
   const key = findings.find(finding => finding.bucket !== undefined)?.bucket
   if (key === undefined) return undefined
   const rule = findings.find(finding => finding.rule !== undefined)?.rule

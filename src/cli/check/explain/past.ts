@@ -2,7 +2,7 @@ import type { Fields } from '../../../core/event/event.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
-import type { Finding, FoundEvent, LookedAt, Step } from '../../../page/server/watch/find.js'
+import type { EventStep, FoundEvent, FoundEvents, LookedAt } from '../../../page/server/watch/find.js'
 
 /** Earlier events with the same fields. A daemon with a status page keeps events for some minutes. */
 export interface Past {
@@ -13,7 +13,7 @@ export interface Past {
 }
 
 /** Asks a daemon for events that have these fields. Undefined if the daemon has no status page. */
-export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
+export type AskPast = (dataDir: string, fields: Fields) => Promise<FoundEvents | undefined>
 
 /** Maximum versions of the event to search for. The page may have kept a version that components had changed. */
 const MOST_VERSIONS = 5
@@ -24,7 +24,7 @@ const SHOWN = 3
 /** `versions`: the event as it was read, and as components changed it. Undefined if the daemon keeps no events. */
 export async function pastOf(
   versions: readonly Fields[],
-  ask: (fields: Fields) => Promise<Finding | undefined>,
+  ask: (fields: Fields) => Promise<FoundEvents | undefined>,
 ): Promise<Past | undefined> {
   const distinct = new Map(versions.map(fields => [jsonText(fields), fields]))
   let past: Past | undefined
@@ -48,12 +48,12 @@ export function pastLines({ events, more, looked_at }: Past): string[] {
 }
 
 /** Omits a time that equals the time of the previous step. */
-function stepsText(steps: readonly Step[]): string {
+function stepsText(steps: readonly EventStep[]): string {
   const times = steps.map(({ at }) => timeOf(at))
   return steps.map((step, i) => `${times[i] === times[i - 1] ? '' : `at ${times[i]} `}${stepText(step)}`).join('; ')
 }
 
-function stepText({ component, what, reason, words, rule, bucket }: Step): string {
+function stepText({ component, what, reason, words, rule, bucket }: EventStep): string {
   const why = [
     reason === undefined ? '' : `${reason}: ${words?.replace(/\.$/, '')}`,
     rule === undefined ? '' : `rule ${rule}`,

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { isMissing } from '../../../core/errors.js'
-import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { type FolderEntry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
@@ -46,7 +46,7 @@ interface Step {
 }
 
 interface Listing {
-  readonly entries: Entry[]
+  readonly entries: FolderEntry[]
   /** Identifies the folder and its modification time; undefined if that time is not trusted. */
   readonly stamp: string | undefined
   readonly walk: number

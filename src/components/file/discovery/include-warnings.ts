@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { FilesThere, OptionProblem } from '../../../core/component.js'
 import { errorCode, isMissing } from '../../../core/errors.js'
-import { closeSync, type Entry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
+import { closeSync, type FolderEntry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { type Format, formatOf, isReadable, isWide } from '../compression.js'
@@ -163,7 +163,7 @@ function* walk(segments: readonly Segment[], systems: FileSystems): Generator<Pl
   }
 }
 
-function list(folder: string): Entry[] {
+function list(folder: string): FolderEntry[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
   } catch (error) {

@@ -3,10 +3,10 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../../core/processor.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
-import { OTHER } from '../../throttle/buckets/bucket-name.js'
+import { OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
 import type { AggregateOptions } from '../aggregate.js'
 import { IntervalCounts } from './interval-counts.js'
-import { Counter, Histogram, type Measure, measuresOf } from './measures.js'
+import { CounterMeasure, HistogramMeasure, type Measure, measuresOf } from './measures.js'
 
 export class Aggregate implements Processor {
   readonly #every: number
@@ -59,7 +59,7 @@ export class Aggregate implements Processor {
     // All of these events are in one batch, so the first event can hold all shares.
     let shares = counted.shares
     for (const [key, row] of counted.keys(counted.current)) {
-      const fields: Fields = { key: key === undefined ? OTHER : key, interval_ms: intervalMs }
+      const fields: Fields = { key: key === undefined ? OTHER_NAME : key, interval_ms: intervalMs }
       for (const measure of this.#measures) fields[measure.name] = measure.value(counted.current, row)
       if (this.#timeField !== undefined) fields[this.#timeField] = new Date(this.#clock.wall()).toISOString()
       emitted.push({ fields, shares })
@@ -76,12 +76,12 @@ export class Aggregate implements Processor {
 
   #show(measure: Measure, metrics: ComponentMetrics): void {
     const name = `sluice_aggregate_${measure.name}`
-    if (measure instanceof Counter) {
+    if (measure instanceof CounterMeasure) {
       const help = 'A counter that an aggregate processor computes from events.'
       const read = () => this.#series((values, row) => [{ labels: {}, value: measure.total(values, row) }])
-      metrics.counters(`${name}_total`, help, { key: OTHER }, read)
+      metrics.counters(`${name}_total`, help, { key: OTHER_NAME }, read)
     }
-    if (!(measure instanceof Histogram)) return
+    if (!(measure instanceof HistogramMeasure)) return
     const part = (suffix: string, help: string, of: Part) =>
       metrics.gauges(`${name}_${suffix}`, help, () => this.#series(of))
     part(
@@ -104,7 +104,7 @@ export class Aggregate implements Processor {
     const values = this.#counted.shownTotals()
     for (const [key, row] of this.#counted.keys(values))
       for (const { labels, value } of of(values, row))
-        yield { labels: { key: key === undefined ? OTHER : (key ?? ''), ...labels }, value }
+        yield { labels: { key: key === undefined ? OTHER_NAME : (key ?? ''), ...labels }, value }
   }
 }
 

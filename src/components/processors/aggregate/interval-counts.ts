@@ -5,7 +5,7 @@ import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
 
 /** The row of events whose keys are not counted separately. */
-export const OTHERS = 0
+export const OTHERS_ROW = 0
 export const WITHOUT_KEY = 1
 /** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
@@ -75,7 +75,7 @@ export class IntervalCounts {
       const row = (id + KEYED) * width
       if (values[row]! > 0) yield [name, row]
     }
-    if (values[OTHERS]! > 0) yield [undefined, OTHERS]
+    if (values[OTHERS_ROW]! > 0) yield [undefined, OTHERS_ROW]
   }
 
   /** The sums of all intervals, including the open one. */
@@ -90,7 +90,7 @@ export class IntervalCounts {
     for (const [id, isShown] of this.#shown.entries()) {
       if (isShown) continue
       const row = (id + KEYED) * width
-      for (let column = 0; column < width; column++) values[OTHERS * width + column]! += values[row + column]!
+      for (let column = 0; column < width; column++) values[OTHERS_ROW * width + column]! += values[row + column]!
       values[row] = 0
     }
     return values
@@ -115,7 +115,7 @@ export class IntervalCounts {
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED
-    if (this.#table.size >= this.#most) return OTHERS
+    if (this.#table.size >= this.#most) return OTHERS_ROW
     const row = this.#table.add(key) + KEYED
     this.#names.push(name)
     this.#shown.push(this.#room.take())

@@ -27,7 +27,7 @@ interface Sum {
  * Counts events, or adds up the numbers of a field. A value that is not a number, or makes the sum infinite, counts as
  * 0.
  */
-export class Counter implements Measure {
+export class CounterMeasure implements Measure {
   readonly name: string
   readonly at: number
   readonly series = 1
@@ -70,7 +70,7 @@ export class Counter implements Measure {
  * The first columns count the values in each bucket, without the values in lower buckets. The last column has the sum
  * of all values. The last bucket has no upper bound.
  */
-export class Histogram implements Measure {
+export class HistogramMeasure implements Measure {
   readonly name: string
   readonly at: number
   readonly width: number
@@ -146,8 +146,8 @@ export function measuresOf({ counters, histograms }: AggregateOptions, context: 
   const test = (when: Parameters<typeof compileCondition>[0] | undefined) =>
     when && compileCondition(when, path => context.field(path))
   for (const [name, { sum, when }] of Object.entries(counters))
-    add(new Counter(name, at, test(when), sum && { field: context.field(sum), negative: negative(name) }))
+    add(new CounterMeasure(name, at, test(when), sum && { field: context.field(sum), negative: negative(name) }))
   for (const [name, { field, buckets, when }] of Object.entries(histograms))
-    add(new Histogram(name, at, test(when), context.field(field), buckets))
+    add(new HistogramMeasure(name, at, test(when), context.field(field), buckets))
   return measures
 }

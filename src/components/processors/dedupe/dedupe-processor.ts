@@ -6,7 +6,7 @@ import { parseFieldPath } from '../../../core/event/field-path.js'
 import { discard, type Emitted } from '../../../core/processor.js'
 import { QueueMap } from '../../../lib/bounded-map.js'
 import { BucketKey, LONGEST_KEY } from '../../throttle/buckets/bucket-key.js'
-import { bucketName, OTHER } from '../../throttle/buckets/bucket-name.js'
+import { bucketName, OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
 import type { DedupeOptions } from '../dedupe.js'
 
 const DUPLICATE = discard(0)
@@ -115,7 +115,7 @@ export class Dedupe implements Processor {
     }
     const due = this.#due
     const { since, duplicates } = this.#others
-    if (duplicates > 0) due.push(this.#summary(OTHER, since, duplicates))
+    if (duplicates > 0) due.push(this.#summary(OTHER_NAME, since, duplicates))
     this.#due = []
     this.#others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
     return due

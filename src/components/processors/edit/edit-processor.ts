@@ -6,7 +6,7 @@ import { Growth, mostOf } from '../../../core/event/growth.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
-import type { Apply, Operation, Step, Tools } from './step.js'
+import type { ApplyStep, EditStep, Operation, Tools } from './step.js'
 
 /** Maximum total size, in MiB, of those events of a batch that grow a lot. */
 const ROOM_MIB = 32
@@ -14,7 +14,7 @@ const ROOM_MIB = 32
 /** `isFlushed`: whether earlier changes are written before the operation, because the operation reads them. */
 interface CompiledOperation {
   readonly isFlushed: boolean
-  readonly apply: Apply
+  readonly apply: ApplyStep
 }
 
 interface CompiledStep {
@@ -39,7 +39,7 @@ class Pending {
   }
 }
 
-export async function compileSteps(steps: readonly Step[], tools: Tools): Promise<CompiledStep[]> {
+export async function compileSteps(steps: readonly EditStep[], tools: Tools): Promise<CompiledStep[]> {
   const pending = new Pending()
   const compiled: CompiledStep[] = []
   for (const { when, operations } of steps) {
@@ -109,7 +109,7 @@ export class Edit implements Processor {
 }
 
 /** Reports for each step whether it applied to the result of the previous steps. */
-export async function explainSteps(steps: readonly Step[], tools: Tools): Promise<FindingsOf> {
+export async function explainSteps(steps: readonly EditStep[], tools: Tools): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const compiled = await Promise.all(
     steps.map(async ({ name, when, operations }) => ({
@@ -141,7 +141,7 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
 }
 
 function applyAll(
-  operations: readonly Apply[],
+  operations: readonly ApplyStep[],
   batch: EventBatch,
   size: number,
   { editor }: Tools,

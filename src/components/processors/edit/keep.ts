@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import { EventJson } from '../../../core/event/event-json.js'
-import type { FieldPath, Segment } from '../../../core/event/field-path.js'
+import type { FieldPath, PathSegment } from '../../../core/event/field-path.js'
 import { CLOSE_OBJECT, COMMA, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '../../../lib/formats/json-scan.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
@@ -72,7 +72,7 @@ class Keeper {
   }
 }
 
-const isName = (segment: Segment) => typeof segment === 'string'
+const isName = (segment: PathSegment) => typeof segment === 'string'
 
 export const keep = defineStep({
   name: 'keep',

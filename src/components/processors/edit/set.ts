@@ -4,7 +4,7 @@ import { mostOf } from '../../../core/event/growth.js'
 import { reaches } from '../../../core/options/reach.js'
 import { compileTemplate, type Template, template, templatePaths } from '../../../core/template.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
-import { type Apply, byField, defineStep, type Operation, type Tools } from './step.js'
+import { type ApplyStep, byField, defineStep, type Operation, type Tools } from './step.js'
 
 /** Maximum bytes of memory that a template keeps between events, because there may be a thousand templates. */
 const MOST_KEPT = 64 * 1024
@@ -39,7 +39,7 @@ function setField(path: FieldPath, value: Value, onlyMissing: boolean): Operatio
       const { editor } = tools
       const field = editor.field(path)
       const set = 'template' in value ? textSetter(value.template, field, tools) : undefined
-      const apply: Apply = (batch, i) => {
+      const apply: ApplyStep = (batch, i) => {
         const isSet = set ? set(batch, i) : editor.setJson(field, (value as { json: Buffer }).json)
         return isSet ? undefined : cannotBeSet(path)
       }
@@ -51,7 +51,7 @@ function setField(path: FieldPath, value: Value, onlyMissing: boolean): Operatio
 function textSetter(template: Template, field: ReturnType<Tools['editor']['field']>, { editor, field: read }: Tools) {
   const compiled = compileTemplate(template, path => read(path))
   const made = new GrowingBytes()
-  return (batch: Parameters<Apply>[0], i: number): boolean => {
+  return (batch: Parameters<ApplyStep>[0], i: number): boolean => {
     // Stops at the maximum size of an event, because a longer event is refused anyway.
     compiled.append(batch, i, made, mostOf(batch.size(i)))
     const isSet = editor.setText(field, made.bytes, 0, made.length)

@@ -16,7 +16,7 @@ export interface Tools {
 }
 
 /** Changes event `i`, which is open in the editor. If this fails, returns the reason, otherwise undefined. */
-export type Apply = (batch: EventBatch, i: number) => string | undefined
+export type ApplyStep = (batch: EventBatch, i: number) => string | undefined
 
 /** One change of an event. A step has one or more changes, and each sees the changes before it. */
 export interface Operation {
@@ -25,11 +25,11 @@ export interface Operation {
   readonly writes: readonly FieldPath[]
   /** The fields without which the operation does nothing. Warnings name them. Default: `reads`. */
   readonly needs?: readonly FieldPath[]
-  compile(tools: Tools): Apply | Promise<Apply>
+  compile(tools: Tools): ApplyStep | Promise<ApplyStep>
 }
 
 /** A step of the configuration. Keeps the options as written, because the files that they name must be checked. */
-export interface Step {
+export interface EditStep {
   readonly [given: string]: unknown
   readonly name: string
   readonly when: Condition | undefined
@@ -92,7 +92,7 @@ export function changeText(
     if (reader.kind === OBJECT_VALUE || reader.kind === ARRAY) return notText(path, reader)
     const text = reader.text()
     const changed = change(text)
-    if (changed instanceof Refusal) return changed.message
+    if (changed instanceof StepRefusal) return changed.message
     if (changed !== text) editor.set(field, changed)
     return undefined
   })
@@ -116,7 +116,7 @@ export function changeValue(
   }
 }
 
-export class Refusal {
+export class StepRefusal {
   readonly message: string
   constructor(message: string) {
     this.message = message

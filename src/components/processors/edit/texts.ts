@@ -4,7 +4,7 @@ import { fieldPath, regex } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
 import { exactJson, parseExact } from '../../../lib/formats/normal-json.js'
 import { type Pattern, PatternError, type PatternMatch } from '../../../lib/pattern.js'
-import { byField, changeText, changeValue, defineStep, fieldList, Refusal, type StepKind } from './step.js'
+import { byField, changeText, changeValue, defineStep, fieldList, type StepKind, StepRefusal } from './step.js'
 
 /** Without creating a string, detects text that needs no change. */
 type IsDone = (reader: FieldReader) => boolean
@@ -77,7 +77,7 @@ export const split = defineStep({
     given.map(([path, by]) =>
       changeText(path, text => {
         const items = text.split(by, MOST_ITEMS + 1)
-        return items.length > MOST_ITEMS ? new Refusal(`${path.text} has more than ${MOST_ITEMS} parts`) : items
+        return items.length > MOST_ITEMS ? new StepRefusal(`${path.text} has more than ${MOST_ITEMS} parts`) : items
       }),
     ),
 })
@@ -125,7 +125,7 @@ function partsOf(text: string, { groupNames }: Pattern): Part[] | string {
   return parts.filter(part => part !== '')
 }
 
-function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll: boolean): string | Refusal {
+function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll: boolean): string | StepRefusal {
   let made = ''
   let from = 0
   let match: PatternMatch | undefined
@@ -135,7 +135,7 @@ function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll:
       for (const part of parts) {
         const group = typeof part === 'string' ? undefined : match.groups[part]
         made += typeof part === 'string' ? part : group ? text.slice(group[0], group[1]) : ''
-        if (made.length > LONGEST) return new Refusal('the text would become longer than 16 MiB')
+        if (made.length > LONGEST) return new StepRefusal('the text would become longer than 16 MiB')
       }
       from = match.end
       at = match.end > match.start ? match.end : match.end + (text.codePointAt(match.end)! > 0xffff ? 2 : 1)
@@ -143,7 +143,7 @@ function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll:
     }
   } catch (error) {
     if (!(error instanceof PatternError)) throw error
-    return new Refusal(error.message)
+    return new StepRefusal(error.message)
   }
   return made + text.slice(from)
 }
@@ -167,7 +167,7 @@ const one = () =>
       return z.NEVER
     })
 
-export const replace = defineStep({
+export const replaceStep = defineStep({
   name: 'replace',
   schema: one().describe('Replaces the matches of a regular expression in a text.'),
   operations: ({ field, pattern, parts, all }) => [changeText(field, text => replaced(text, pattern, parts, all))],

@@ -12,7 +12,7 @@ import { jsonText } from '../../../lib/formats/json-text.js'
 import type { EnrichOptions } from '../enrich.js'
 import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
-import { type Table, TableError } from './table.js'
+import { type LookupTable, TableError } from './table.js'
 
 /** Maximum total size, in MiB, of those events of a batch that become much longer. */
 const ROOM_MIB = 128
@@ -70,7 +70,7 @@ class FixedEnricher extends Enricher {
 }
 
 class TableEnricher extends Enricher {
-  #table: Table
+  #table: LookupTable
   readonly #file: WatchedFile<ReadTable>
   readonly #key: FieldReader
   readonly #default: Buffer | undefined
@@ -80,7 +80,7 @@ class TableEnricher extends Enricher {
   #isValid = true
   #readAt: number
 
-  constructor(table: Table, file: WatchedFile<ReadTable>, options: EnrichOptions, context: ProcessorContext) {
+  constructor(table: LookupTable, file: WatchedFile<ReadTable>, options: EnrichOptions, context: ProcessorContext) {
     super(options, context)
     const { metrics, clock } = context
     this.#table = table
@@ -156,7 +156,7 @@ export async function enrichFindings(options: EnrichOptions, context: ComponentC
 }
 
 /** Returns the row of a key, or an error if the row cannot be used; undefined: there is no row. */
-function rowIn(table: Table, text: string): Buffer | TableError | undefined {
+function rowIn(table: LookupTable, text: string): Buffer | TableError | undefined {
   try {
     return table.find(text)
   } catch (error) {
@@ -165,7 +165,7 @@ function rowIn(table: Table, text: string): Buffer | TableError | undefined {
   }
 }
 
-function usable(read: ReadTable): Table {
+function usable(read: ReadTable): LookupTable {
   if ('find' in read) return read
   throw new ConfigError([asProblem(read)])
 }

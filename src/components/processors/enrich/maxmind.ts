@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { Reader, type Response } from 'mmdb-lib'
 import { errorText } from '../../../core/errors.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
-import { SearchedTable, type Table, TableError } from './table.js'
+import { type LookupTable, SearchedTable, TableError } from './table.js'
 
 /** Marks the start of the metadata, near the end of the file. By chance, entries may contain the same bytes, too. */
 const METADATA = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
@@ -11,7 +11,7 @@ const MOST_METADATA = 100
 const SEPARATOR_BYTES = 16
 
 /** `paths`: the values to take from an entry, such as `country.iso_code`. Undefined: all values. */
-export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): Table {
+export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): LookupTable {
   const database = new Database(bytes)
   return new SearchedTable(database.size, text => {
     const entry = isIP(text) > 0 ? database.find(text) : undefined

@@ -13,7 +13,7 @@ import { atOnce, inSlices, mapped, type Steps } from '../../../lib/steps.js'
 import type { EnrichOptions } from '../enrich.js'
 import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
-import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table.js'
+import { ExactTable, type LookupTable, SearchedTable, TableError, TableRows } from './table.js'
 
 const MIB = 1024 * 1024
 const LARGEST_FILE = 64 * MIB
@@ -22,7 +22,7 @@ const LARGEST_DATABASE = 512 * MIB
 
 export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 'ignore_case'>
 
-export type ReadTable = Table | FileProblem
+export type ReadTable = LookupTable | FileProblem
 
 /** Reads the file at `path`, which `reach` must allow. */
 export async function readTable(path: string, options: TableOptions, reach: Reach | undefined): Promise<ReadTable> {
@@ -62,7 +62,7 @@ function fileProblem(path: string, stats: Stats): TableError | undefined {
 }
 
 /** Throws TableError. */
-export function* tableOf(path: string, bytes: Buffer, options: TableOptions): Steps<Table> {
+export function* tableOf(path: string, bytes: Buffer, options: TableOptions): Steps<LookupTable> {
   if (isDatabase(path)) return openDatabase(bytes, options.columns)
   if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')
   const text = bytes.toString().replace(/^\uFEFF/, '')
@@ -72,12 +72,12 @@ export function* tableOf(path: string, bytes: Buffer, options: TableOptions): St
     taken: options.columns,
   }
   const records = yield* /\.json$/i.test(path) ? jsonRecords(text, columns) : csvRecords(text, columns)
-  const rows = yield* Rows.of(yield* mapped(records, ({ row }) => row))
+  const rows = yield* TableRows.of(yield* mapped(records, ({ row }) => row))
   if (options.match === 'exact') return yield* exactTable(records, rows, options.ignore_case)
   return yield* options.match === 'cidr' ? cidrTable(records, rows) : rangeTable(records, rows)
 }
 
-function* exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: boolean): Steps<Table> {
+function* exactTable(records: readonly TableRecord[], rows: TableRows, ignoresCase: boolean): Steps<LookupTable> {
   const places = new Map<string, number>()
   yield* mapped(records, ({ keys, line }, n) => {
     const key = ignoresCase ? keys[0]!.toLowerCase() : keys[0]!
@@ -91,7 +91,7 @@ function* exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: b
   return new ExactTable(rows, places, ignoresCase)
 }
 
-function* cidrTable(records: readonly TableRecord[], rows: Rows): Steps<Table> {
+function* cidrTable(records: readonly TableRecord[], rows: TableRows): Steps<LookupTable> {
   const ranges = rangesOf(
     yield* mapped(records, ({ keys: [text], line = 1 }, row) => {
       const keys = cidrKeys(text!)
@@ -107,7 +107,7 @@ function addressRow(ranges: Ranges<string>, text: string): number {
   return key === undefined ? -1 : ranges.find(key)
 }
 
-function* rangeTable(records: readonly TableRecord[], rows: Rows): Steps<Table> {
+function* rangeTable(records: readonly TableRecord[], rows: TableRows): Steps<LookupTable> {
   const [first] = records
   if (first && addressKey(first.keys[0]!) !== undefined) {
     const ranges = rangesOf(yield* bounds(records, addressKey, 'an IP address'))

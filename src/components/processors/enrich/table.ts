@@ -17,19 +17,19 @@ export class TableError extends Error {
 }
 
 /** Finds rows by the text of their key. A row is a JSON object. */
-export interface Table {
+export interface LookupTable {
   readonly size: number
   /** The row of a key, or undefined if the table lacks this key. Throws TableError if the row cannot be used. */
   find(text: string): Buffer | undefined
 }
 
 /** All rows are in one buffer, because an object for each row would take several times as much memory. */
-export class Rows {
+export class TableRows {
   readonly #bytes: Buffer
   /** The start of each row, and the end of the last row. */
   readonly #starts: Float64Array
 
-  static *of(rows: readonly string[]): Steps<Rows> {
+  static *of(rows: readonly string[]): Steps<TableRows> {
     let end = 0
     const sizes = yield* mapped(rows, row => Buffer.byteLength(row))
     const starts = new Float64Array(rows.length + 1)
@@ -39,7 +39,7 @@ export class Rows {
     })
     const bytes = Buffer.allocUnsafeSlow(end)
     yield* mapped(rows, (row, n) => bytes.write(row, starts[n]!))
-    return new Rows(bytes, starts)
+    return new TableRows(bytes, starts)
   }
 
   private constructor(bytes: Buffer, starts: Float64Array) {
@@ -56,13 +56,13 @@ export class Rows {
   }
 }
 
-export class ExactTable implements Table {
-  readonly #rows: Rows
+export class ExactTable implements LookupTable {
+  readonly #rows: TableRows
   readonly #places: ReadonlyMap<string, number>
   readonly #ignoresCase: boolean
 
   /** `places`: for each key, the number of its row. If `ignoresCase` is true, the keys are in lower case. */
-  constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
+  constructor(rows: TableRows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
     this.#rows = rows
     this.#places = places
     this.#ignoresCase = ignoresCase
@@ -78,7 +78,7 @@ export class ExactTable implements Table {
 }
 
 /** A table that finds rows with `search`. It caches the rows of the keys that were looked up last. */
-export class SearchedTable implements Table {
+export class SearchedTable implements LookupTable {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined
   readonly #found = new BoundedMap<string, Buffer | undefined>(MOST_REMEMBERED)

@@ -51,7 +51,7 @@ export const codecShape = {
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
 /** Reports options that the chosen codec does not have, and problems with the options that it has. */
-export function checkCodec(given: Given, context: z.RefinementCtx): void {
+export function checkCodecOptions(given: Given, context: z.RefinementCtx): void {
   const definition = definitionOf(given.codec)
   const own = definition?.options.shape ?? {}
   for (const option of optionNames) {
@@ -88,7 +88,7 @@ export function codecFrom(given: Given): Codec {
 }
 
 /** Creates the codecs to try in turn. Reads their files, which `reach` must allow. Throws OptionError. */
-export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
+export function codecsToTry({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
   const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
   for (const [i, codec] of codecs.entries())
     loadCodec(codec, tried ? `try[${i}].descriptor_file` : 'descriptor_file', reach)

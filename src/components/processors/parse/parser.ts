@@ -13,7 +13,7 @@ import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addUnique, MemberName } from '../../../lib/formats/json-members.js'
 import { FieldMembers } from '../../../lib/formats/members.js'
 import type { ParseOptions } from '../parse.js'
-import { loadedCodecs } from './codec-options.js'
+import { codecsToTry } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
 /** Tries several codecs in turn to read a field. Merges the result of the first that succeeds into the event. */
@@ -46,7 +46,7 @@ export class Parser implements Processor {
     this.#merger = this.#editor.merger()
     this.#source = this.#editor.field(field)
     this.#target = target && this.#editor.field(target)
-    this.#codecs = loadedCodecs(rest, context.reach)
+    this.#codecs = codecsToTry(rest, context.reach)
     this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
     this.#members = this.#typed ?? new FieldMembers()
     this.#removes = remove_field
@@ -145,7 +145,7 @@ export class Parser implements Processor {
 /** Reports whether each codec can read the text of the field and, if not, why. Stops after the first that can. */
 export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
   const reader = context.field(field)
-  const codecs = loadedCodecs(rest, context.reach)
+  const codecs = codecsToTry(rest, context.reach)
   const typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
   const members = typed ?? new FieldMembers()
   return batch => {

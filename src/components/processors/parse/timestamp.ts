@@ -6,7 +6,7 @@ import { reaches } from '../../../core/options/reach.js'
 import { timeZone } from '../../../core/options/time-zone.js'
 import { isoText, TIME_FORMATS } from '../../../core/time-formats.js'
 import { FieldName, type FieldSink } from '../../../lib/formats/field-sink.js'
-import { compileFormat, LONGEST_TIME, type TimeReader } from '../../../lib/formats/strptime.js'
+import { compileFormat, LONGEST_TIME, type TimeParser } from '../../../lib/formats/strptime.js'
 import { TimeZone } from '../../../lib/formats/time-zone.js'
 
 const MOST_FORMATS = 16
@@ -48,7 +48,7 @@ type Options = z.output<typeof options>
 const NAME = new FieldName('timestamp')
 
 class Timestamp extends FieldsCodec {
-  readonly #readers: readonly TimeReader[]
+  readonly #readers: readonly TimeParser[]
   readonly #zone: TimeZone
   /** Caches the last text and its time, because many events have the same second. */
   #text = ''

@@ -1,4 +1,4 @@
-import { ESCAPE_BYTES, MOST_LEVELS, Unescaped } from '../../../lib/formats/escapes.js'
+import { ESCAPE_BYTES, MOST_ESCAPES, Unescaped } from '../../../lib/formats/escapes.js'
 import type { PatternMatch } from '../../../lib/pattern.js'
 import { type Pattern, PatternError } from '../../../lib/pattern.js'
 import { Matches } from './matches.js'
@@ -33,7 +33,7 @@ export class SecretFinder {
   readonly #presets: number
   /** By rule: 1 if its matches in text with escapes are kept; 0 if not, because they may include parts of escapes. */
   readonly #readsEscapes: Uint8Array
-  readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
+  readonly #levels = Array.from({ length: MOST_ESCAPES }, () => new Unescaped())
   /** Numbers of the rules for values of members that have the name of a secret or of a header, or -1. */
   readonly #named: number
   readonly #bearer: number
@@ -103,7 +103,7 @@ export class SecretFinder {
     const { matches } = this
     const known = matches.count
     let hasColors = false
-    for (let n = 0; n < MOST_LEVELS; n++) {
+    for (let n = 0; n < MOST_ESCAPES; n++) {
       const level = this.#levels[n]!
       level.joins = joins
       const last = n > 0 ? this.#levels[n - 1]! : undefined

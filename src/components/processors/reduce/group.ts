@@ -1,7 +1,7 @@
 import type { Share } from '../../../core/event/ack.js'
 import type { Fields } from '../../../core/event/event.js'
-import { type FieldPath, type Segment, valueAt } from '../../../core/event/field-path.js'
-import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.js'
+import { type FieldPath, type PathSegment, valueAt } from '../../../core/event/field-path.js'
+import { type Collector, collectorOf, GROWING, type MergeRule } from './merge-rules.js'
 
 /** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
@@ -10,18 +10,18 @@ const FIELD_OVERHEAD = 32
 
 export interface FieldRule {
   readonly path: FieldPath
-  readonly rule: Rule
+  readonly rule: MergeRule
 }
 
 interface Collected {
   readonly path: FieldPath
   readonly collector: Collector
-  readonly rule: Rule
+  readonly rule: MergeRule
   /** Bytes of the value that the rule `last` keeps. */
   held: number
 }
 
-export class Group {
+export class EventGroup {
   /** Identifies the first event of the group by its place in the source. Undefined if this place is unknown. */
   readonly name: string | undefined
   readonly since: number
@@ -78,7 +78,7 @@ export class Group {
  * Sets a field. Copies the objects on the path of the field, because these objects belong to an event. Does nothing if
  * a value on the path is not an object.
  */
-function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
+function setAt(fields: Fields, [name, ...rest]: readonly PathSegment[], value: unknown): void {
   if (rest.length === 0) {
     setOwn(fields, String(name), value)
     return

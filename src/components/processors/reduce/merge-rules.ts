@@ -70,12 +70,12 @@ const COLLECTORS = {
 } satisfies Record<string, () => Collector>
 
 export const RULES = ['first', ...(Object.keys(COLLECTORS) as (keyof typeof COLLECTORS)[])] as const
-export type Rule = (typeof RULES)[number]
+export type MergeRule = (typeof RULES)[number]
 
 /** Rules that keep every value. */
-export const GROWING: readonly Rule[] = ['concat', 'array', 'unique']
+export const GROWING: readonly MergeRule[] = ['concat', 'array', 'unique']
 
 /** Returns undefined if the value of the first event stays. */
-export function collectorOf(rule: Rule): Collector | undefined {
+export function collectorOf(rule: MergeRule): Collector | undefined {
   return rule === 'first' ? undefined : COLLECTORS[rule]()
 }

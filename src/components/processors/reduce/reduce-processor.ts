@@ -7,7 +7,7 @@ import { QueueMap } from '../../../lib/bounded-map.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import type { ReduceOptions } from '../reduce.js'
-import { type FieldRule, Group } from './group.js'
+import { EventGroup, type FieldRule } from './group.js'
 
 /** Why groups end. These are the values of the label `reason`. */
 type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_events' | 'max_groups' | 'max_bytes' | 'end'
@@ -15,8 +15,8 @@ type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_event
 /** State that is passed to a successor with the same options. */
 class Groups {
   /** Open groups by key, the oldest first. */
-  readonly open = new QueueMap<string, Group>()
-  ended: Group[] = []
+  readonly open = new QueueMap<string, EventGroup>()
+  ended: EventGroup[] = []
   bytes = 0
   batch = 0
 }
@@ -89,12 +89,12 @@ export class Reduce implements Processor {
     return { value: this.#groups }
   }
 
-  #add(key: string, batch: EventBatch, i: number, now: number, scope: BatchScope): Group {
+  #add(key: string, batch: EventBatch, i: number, now: number, scope: BatchScope): EventGroup {
     const groups = this.#groups
     let group = groups.open.get(key)
     if (!group) {
       const { reading } = batch
-      group = new Group(this.#rules, now, reading === '' ? undefined : `${reading} ${batch.place(i)}`)
+      group = new EventGroup(this.#rules, now, reading === '' ? undefined : `${reading} ${batch.place(i)}`)
       groups.open.set(key, group)
       groups.bytes += group.bytes
     }
@@ -119,7 +119,7 @@ export class Reduce implements Processor {
     this.#ended(group, reason)
   }
 
-  #ended(group: Group, reason: End): void {
+  #ended(group: EventGroup, reason: End): void {
     const groups = this.#groups
     groups.bytes -= group.bytes
     groups.ended.push(group)

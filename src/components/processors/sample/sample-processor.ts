@@ -47,7 +47,7 @@ export class KeySample {
   }
 }
 
-export class Sample implements Processor {
+export class SampleProcessor implements Processor {
   readonly #keeps: EventTest | undefined
   readonly #keys: KeySample | undefined
   readonly #count: Count

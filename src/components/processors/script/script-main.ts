@@ -7,7 +7,7 @@ import { loadErrorText, loadModule } from '../../../lib/load-module.js'
 import { Calls, type ScriptFunction } from './calls.js'
 import type { FromScript, JobDone, JobHead, ScriptData } from './messages.js'
 import { scriptError } from './script-error.js'
-import { compiled } from './syntax.js'
+import { compiledScript } from './syntax.js'
 import { WrittenLines } from './written-lines.js'
 
 /** The program of the process that a script runs in. */
@@ -68,7 +68,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 
 /** The option `code` has no file, so its `import()` finds only modules of Node.js and absolute paths. */
 const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
-const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
+const run = (code: string): unknown => compiledScript(code, { importModuleDynamically }).runInThisContext()
 
 async function loadScript({ code, file }: Pick<ScriptData, 'code' | 'file'>): Promise<ScriptFunction> {
   const found = file === undefined ? run(code!) : (await loadModule(file)).default

@@ -5,7 +5,7 @@ import { markedPlace } from '../../../lib/modules/plugin-place.js'
 export const CODE = 'code'
 
 /** Compiles an expression, or statements that end with an expression, but does not run them. Throws SyntaxError. */
-export function compiled(code: string, more: ScriptOptions = {}): Script {
+export function compiledScript(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
     // With this offset, columns in stack traces count from the start of the option.
@@ -18,7 +18,7 @@ export function compiled(code: string, more: ScriptOptions = {}): Script {
 /** The syntax problem of code, with its line. Undefined if the code is valid. */
 export function syntaxProblem(code: string): string | undefined {
   try {
-    compiled(code)
+    compiledScript(code)
     return undefined
   } catch (error) {
     const { stack = '', message } = error as Error

@@ -4,14 +4,14 @@ import type { EditedField, EventEditor } from '../../../core/event/event-editor.
 import { parseFieldPath } from '../../../core/event/field-path.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import type { EventKey } from '../../throttle/buckets/event-key.js'
-import type { Refusal } from '../../throttle/decider.js'
+import type { LimitRefusal } from '../../throttle/decider.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'
 
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d
 
 /** The limit that an event exceeded. `count` is missing if the count is unknown. */
-export type Exceeded = Omit<Refusal, 'count'> & { readonly count?: number }
+export type Exceeded = Omit<LimitRefusal, 'count'> & { readonly count?: number }
 
 /** Writes the field `.throttle`. */
 export class Annotation {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../lib/time.js'
 import { keyBytes } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
-import { keyOf } from '../../throttle/buckets/key-table.js'
+import { hashedKey } from '../../throttle/buckets/key-table.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import type { DiscardHistory } from '../../throttle/counts/discard-history.js'
 import type { Decider } from '../../throttle/decider.js'
@@ -81,7 +81,7 @@ function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | n
 }
 
 function levelOf(limiter: BucketLimiter, text: string | null, time: number, sharesDefault: boolean): Level | undefined {
-  const key = text === null ? undefined : keyOf(keyBytes(text), limiter.seed)
+  const key = text === null ? undefined : hashedKey(keyBytes(text), limiter.seed)
   const level = limiter.level(key, time, 1, 1)
   return level ?? (sharesDefault ? limiter.level(undefined, time, 1, 1) : undefined)
 }

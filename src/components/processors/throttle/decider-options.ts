@@ -15,12 +15,12 @@ import {
   patternOf,
   type RuledOptions,
   type RuleOptions,
-  type ThrottleOptions,
+  type ThrottleConfig,
 } from './options.js'
 
 /** Converts the component's options to decider options. `ofFile`: the rules in the file, if `limits_file` is set. */
 export function deciderOptions(
-  options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
+  options: Omit<ThrottleConfig, 'limits_file' | 'persist'>,
   context: { field(path: FieldPath): FieldReader },
   ofFile?: readonly RuleOptions[],
 ): DeciderOptions {

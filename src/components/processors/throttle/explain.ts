@@ -14,7 +14,7 @@ import type { Limit } from '../../throttle/limit.js'
 import type { RuleName } from '../../throttle/rules/rule.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'
 import { periodsOf } from '../../throttle/windows/several.js'
-import { creditMs, longestWaits, type ThrottleOptions } from './options.js'
+import { creditMs, longestWaits, type ThrottleConfig } from './options.js'
 
 const FULL_TEXT = {
   default_bucket: 'counts in the default bucket',
@@ -24,7 +24,7 @@ const FULL_TEXT = {
 
 /** Explains the decision about an event as if no event had reached the throttle before. */
 export function explainThrottle(
-  options: ThrottleOptions,
+  options: ThrottleConfig,
   decider: DeciderOptions,
   context: ComponentContext,
 ): (batch: EventBatch) => Finding[] {
@@ -63,7 +63,7 @@ export function explainThrottle(
 }
 
 /** What happens to events over the limit. Undefined if these events are discarded. */
-function insteadText({ mode, over_limit: over }: ThrottleOptions): string | undefined {
+function insteadText({ mode, over_limit: over }: ThrottleConfig): string | undefined {
   if (mode === 'shadow') return 'mode: shadow, all events pass; events over the limit are only counted as discarded'
   if (over === 'mark') return 'over_limit: events over the limit pass, with the field .throttle'
   if (typeof over !== 'object') return undefined
@@ -72,7 +72,7 @@ function insteadText({ mode, over_limit: over }: ThrottleOptions): string | unde
 }
 
 /** What happens to events over the limit while their source catches up. Undefined if they are treated as usual. */
-function backlogText(options: ThrottleOptions): string | undefined {
+function backlogText(options: ThrottleConfig): string | undefined {
   const { mode, on_backlog, time_field } = options
   if (mode === 'shadow' || time_field) return undefined
   if (on_backlog === 'pass') return 'on_backlog: while its source catches up, it passes without being counted'
@@ -93,7 +93,7 @@ function ruleText(rule: RuleName | undefined): Finding {
 }
 
 /** The bucket of an event. `holds`: whether the bucket is not the default bucket. */
-function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
+function bucketOf({ key_field: paths }: ThrottleConfig, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
   if (paths.length === 0) return { text: 'key_field: not set, so all events count in the default bucket', bucket: null }
   const key = new BucketKey(keyFields)
   const holds = key.load(batch, 0)
@@ -116,7 +116,7 @@ function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: Component
 }
 
 function timeOf(
-  { time_field }: ThrottleOptions,
+  { time_field }: ThrottleConfig,
   decider: DeciderOptions,
   batch: EventBatch,
   context: ComponentContext,

@@ -7,7 +7,7 @@ import type { Decider } from '../../throttle/decider.js'
 import { LATE, TOO_LATE } from '../../throttle/decisions.js'
 import { looksLikeSeconds } from '../../throttle/event/time.js'
 import { createEventDecider } from '../../throttle/event/timing.js'
-import type { ThrottleOptions } from './options.js'
+import type { ThrottleConfig } from './options.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
 /** The part of a throttle that is loaded only for event time. */
@@ -17,7 +17,7 @@ export type InEventTime = typeof inEventTime
 /** Creates a function that updates the counters for event time after each batch. */
 function countInEventTime(
   decider: Decider,
-  { time_field, on_late }: ThrottleOptions,
+  { time_field, on_late }: ThrottleConfig,
   metrics: ThrottleMetrics,
   { log, reports, key }: { readonly log: Logger; readonly reports: LogLimit; readonly key: EventKey },
 ): (batch: EventBatch) => void {
@@ -64,5 +64,5 @@ function countInEventTime(
   }
 }
 
-const lateText = (onLate: ThrottleOptions['on_late']) =>
+const lateText = (onLate: ThrottleConfig['on_late']) =>
   `most events of this bucket are late, and ${onLate === 'discard' ? 'are discarded' : 'pass without a limit'}: their times went back, as when a clock is set back. Write times in UTC or with their offset, or raise allowed_lateness above the step, or remove time_field`

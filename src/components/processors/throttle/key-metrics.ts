@@ -1,5 +1,5 @@
 import type { Clock } from '../../../lib/time.js'
-import { DEFAULT, OTHER } from '../../throttle/buckets/bucket-name.js'
+import { DEFAULT_NAME, OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
 import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import { HeaviestKeys, type HeavyKey } from '../../throttle/counts/heaviest-keys.js'
 import type { KeyMetricsOptions } from './options.js'
@@ -49,7 +49,7 @@ export class KeyCounters {
   }
 
   add({ bucket, events }: DiscardCount): void {
-    this.#heaviest.add(bucket ?? DEFAULT, events)
+    this.#heaviest.add(bucket ?? DEFAULT_NAME, events)
     this.#total += events
   }
 
@@ -111,7 +111,7 @@ export class KeyCounters {
 
 /** Shows the counters in the metrics. Before that, `drain` counts the events discarded so far. */
 export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext, drain: () => void): void {
-  const other = { key: OTHER }
+  const other = { key: OTHER_NAME }
   metrics.counters(NAME, HELP, other, () => {
     drain()
     const { named, others } = counters.show(clock.now())
@@ -123,5 +123,5 @@ export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext,
 }
 
 export function endKeys(counters: KeyCounters, metrics: ThrottleMetrics): void {
-  metrics.counter(NAME, HELP, { key: OTHER }).value += counters.end()
+  metrics.counter(NAME, HELP, { key: OTHER_NAME }).value += counters.end()
 }

@@ -432,7 +432,7 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
 }
 
 export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
-export type ThrottleOptions = z.output<typeof throttleOptions>
+export type ThrottleConfig = z.output<typeof throttleOptions>
 
 /**
  * The options of a throttle that a program creates. Such a throttle only decides, so options that need a daemon are
@@ -482,15 +482,15 @@ export function backlogMode({ on_backlog = 'credit', scope, time_field }: Backlo
   return on_backlog === 'credit' && scope === 'cluster' ? 'as_live' : on_backlog
 }
 
-type BacklogOptions = Pick<ThrottleOptions, 'on_backlog' | 'scope' | 'time_field'>
-type BacklogMode = NonNullable<ThrottleOptions['on_backlog']>
+type BacklogOptions = Pick<ThrottleConfig, 'on_backlog' | 'scope' | 'time_field'>
+type BacklogMode = NonNullable<ThrottleConfig['on_backlog']>
 
 /** The longest time for which a bucket has credit while a source catches up. Undefined: it has none. */
-export function creditMs(options: BacklogOptions & Pick<ThrottleOptions, 'max_credit'>): number | undefined {
+export function creditMs(options: BacklogOptions & Pick<ThrottleConfig, 'max_credit'>): number | undefined {
   return backlogMode(options) === 'credit' ? (options.max_credit ?? MAX_CREDIT_MS) : undefined
 }
 
-type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>
+type Timing = Pick<ThrottleConfig, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>
 
 /** How long events may wait for room, in milliseconds. With 0, events do not wait. */
 export function longestWaits({ mode, over_limit, on_backlog, max_delay, time_field }: Timing) {

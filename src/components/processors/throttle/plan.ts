@@ -1,5 +1,5 @@
 import { DISCARDED, type Plan } from '../../../core/processor.js'
-import { everWaits, type ThrottleOptions } from './options.js'
+import { everWaits, type ThrottleConfig } from './options.js'
 
 export const THROTTLE_REASONS = {
   throttled: 'Beyond `limit`.',
@@ -15,7 +15,7 @@ const CLUSTER_CONCURRENCY = 4
 const ANNOTATED = { option: 'annotate', output: DISCARDED, what: 'annotated events' }
 const SUMMED_UP = { option: 'summary', output: DISCARDED, what: 'summaries' }
 
-export const throttlePlan = (options: ThrottleOptions) =>
+export const throttlePlan = (options: ThrottleConfig) =>
   ({
     waits: everWaits(options),
     reasons: [

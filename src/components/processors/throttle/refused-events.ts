@@ -8,11 +8,11 @@ import type { BatchKeys } from '../../throttle/batch/batch-keys.js'
 import { EventKey } from '../../throttle/buckets/event-key.js'
 import { DiscardHistory } from '../../throttle/counts/discard-history.js'
 import { DiscardTally } from '../../throttle/counts/discard-tally.js'
-import type { DeciderOptions, Refusal } from '../../throttle/decider.js'
+import type { DeciderOptions, LimitRefusal } from '../../throttle/decider.js'
 import { DISCARD, FULL, NO_BACKEND, TOO_LATE, WAITS } from '../../throttle/decisions.js'
 import { Annotation, type Exceeded } from './annotate.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
-import { creditMs, type ThrottleOptions } from './options.js'
+import { creditMs, type ThrottleConfig } from './options.js'
 import { OneInN } from './over-limit.js'
 import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
@@ -38,7 +38,7 @@ export interface Decisions {
 }
 
 /** Returns the limit that discarded event `i` of the last batch. Undefined if no limit did, or if unknown. */
-export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
+export type RefusalOf = (batch: EventBatch, i: number) => LimitRefusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
 
@@ -80,7 +80,7 @@ export class RefusedEvents {
   readonly #marked: { value: number }
   readonly #sampled: { value: number }
 
-  constructor(options: ThrottleOptions, decider: DeciderOptions, context: Context, before?: RefusedState) {
+  constructor(options: ThrottleConfig, decider: DeciderOptions, context: Context, before?: RefusedState) {
     const { mode, over_limit: over, annotate, summary, per_key_metrics: perKey } = options
     const reasons: readonly string[] = throttlePlan(options).reasons
     this.#reasons = reasons

@@ -1,6 +1,6 @@
 import { DISCARDED, type Emitted } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
-import { OTHER } from '../../throttle/buckets/bucket-name.js'
+import { OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
 import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import type { SummaryOptions } from './options.js'
 
@@ -53,7 +53,7 @@ export class Summary {
     for (const [, sum] of sorted.splice(max_per_interval)) this.#addToOthers(sum)
     const events = sorted.map(([bucket, sum]) => this.#event(bucket, sum, intervalMs))
     if (this.#others) {
-      events.push(this.#event(OTHER, this.#others, intervalMs))
+      events.push(this.#event(OTHER_NAME, this.#others, intervalMs))
       this.#unnamed.value += this.#others.events
     }
     this.#sums.clear()

@@ -1,6 +1,6 @@
 import type { ComponentMetrics } from '../../../core/component.js'
 import type { LimitsFile } from './limits-file.js'
-import type { ThrottleOptions } from './options.js'
+import type { ThrottleConfig } from './options.js'
 
 export const DECISIONS = 'sluice_throttle_events_total'
 export const DECISIONS_HELP = 'Events by decision of the throttle.'
@@ -8,7 +8,7 @@ export const DECISIONS_HELP = 'Events by decision of the throttle.'
 export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'gauge'>
 
 /** The metrics of a throttle. In shadow mode, all of them have the label `mode`. */
-export function metricsIn(mode: ThrottleOptions['mode'], metrics: ComponentMetrics): ThrottleMetrics {
+export function metricsIn(mode: ThrottleConfig['mode'], metrics: ComponentMetrics): ThrottleMetrics {
   if (mode === 'enforce') return metrics
   return {
     counter: (name, help, labels) => metrics.counter(name, help, { ...labels, mode }),

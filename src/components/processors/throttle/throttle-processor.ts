@@ -28,7 +28,7 @@ import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, rulesOf } from './decider-options.js'
 import type { InEventTime } from './in-event-time.js'
 import type { LimitsFile } from './limits-file.js'
-import { creditMs, everWaits, type RuleOptions, type ThrottleOptions } from './options.js'
+import { creditMs, everWaits, type RuleOptions, type ThrottleConfig } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
 import { reportQuotasAhead } from './quota-ahead.js'
@@ -59,7 +59,7 @@ export interface ThrottleParts {
 
 export class ThrottleProcessor implements KeyedProcessor {
   readonly #clock: Clock
-  readonly #options: ThrottleOptions
+  readonly #options: ThrottleConfig
   /** The decider. Undefined if other daemons share the limit. */
   readonly #local: Decider | undefined
   readonly #cluster: ClusterThrottle | undefined
@@ -92,7 +92,7 @@ export class ThrottleProcessor implements KeyedProcessor {
   #saver: StateSaver | undefined
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
-  constructor(options: ThrottleOptions, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {
+  constructor(options: ThrottleConfig, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {
     const { clock } = context
     this.#clock = clock
     this.#options = options

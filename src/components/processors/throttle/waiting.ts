@@ -12,7 +12,7 @@ import type { Limit } from '../../throttle/limit.js'
 import type { Rule } from '../../throttle/rules/rule.js'
 import { createWindows } from '../../throttle/windows/several.js'
 import { WallTime } from '../../throttle/windows/wall-time.js'
-import { longestWaits, type ThrottleOptions } from './options.js'
+import { longestWaits, type ThrottleConfig } from './options.js'
 
 /**
  * With a limits file, waiting events ask for room again within this time, because new rules may give them room sooner.
@@ -75,7 +75,7 @@ export class Pacing {
   /** Whether the current batch may have waited behind backlog (LATE_MS). */
   #isLate = false
 
-  constructor(options: ThrottleOptions, of: Limits, compiled: DeciderOptions, clock: Clock, before?: LateState) {
+  constructor(options: ThrottleConfig, of: Limits, compiled: DeciderOptions, clock: Clock, before?: LateState) {
     const { live, backlog } = longestWaits(options)
     const { keyFields, limits, rules } = compiled
     this.#askEveryMs = options.limits_file === undefined ? Number.POSITIVE_INFINITY : FILE_MS
@@ -366,7 +366,7 @@ const MOST_BUCKETS = 10_000
 const SHOWN_BUCKETS = 100
 
 export function waitingBuckets(
-  options: ThrottleOptions,
+  options: ThrottleConfig,
   keyFields: readonly FieldReader[],
   events: Iterable<EventBatch>,
 ): WaitState {
@@ -398,7 +398,7 @@ const shown = (key: string | null, { events, since }: { events: number; since: n
 })
 
 /** The option that makes an event wait. With `on_backlog: pace`, live events also wait behind backlog. */
-function reasonFor(options: ThrottleOptions, isBacklog: boolean): string {
+function reasonFor(options: ThrottleConfig, isBacklog: boolean): string {
   const { live, backlog } = longestWaits(options)
   const isPaced = options.on_backlog === 'pace' && (isBacklog || live === 0)
   return isPaced

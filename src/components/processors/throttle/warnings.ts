@@ -5,13 +5,13 @@ import {
   type ClusterOptions,
   type RuledOptions,
   type RuleOptions,
-  type ThrottleOptions,
+  type ThrottleConfig,
 } from './options.js'
 
 /** Warnings about valid but rarely intended options. */
 
 /** Warns of options without an effect, of a backlog without `on_backlog`, and of rules that never hold. */
-export function optionWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+export function optionWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): OptionProblem[] {
   return [...clusterWarnings(options), ...backlogWarnings(options, upstream), ...ruleWarnings(options)]
 }
 
@@ -23,7 +23,7 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
   return [{ path: ['scope'], message }]
 }
 
-function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+function backlogWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): OptionProblem[] {
   const { mode, over_limit, on_backlog, max_credit, time_field } = options
   // One warning is enough for both.
   const set = Object.entries({ on_backlog, max_credit })

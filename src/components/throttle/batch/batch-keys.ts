@@ -5,7 +5,7 @@ import { SLOT } from '../../../lib/formats/json-scan.js'
 import { theKernel } from '../../../lib/kernel/kernel.js'
 import type { Strings } from '../../../lib/kernel/strings.js'
 import { LONGEST_KEY } from '../buckets/bucket-key.js'
-import { type Keys, viewOf } from '../buckets/key-table.js'
+import { dataViewOf, type KeyRanges } from '../buckets/key-table.js'
 
 export interface BucketIds {
   /** Replaced by a new object whenever an id may refer to another bucket than before. */
@@ -14,12 +14,12 @@ export interface BucketIds {
    * Finds the bucket ids of the first `length` events, and marks these buckets as used. `left`: how many of these
    * events do not have an id yet.
    */
-  findAll(keys: Keys, length: number, left: number): void
+  findAll(keys: KeyRanges, length: number, left: number): void
 }
 
 /** The keys of a batch's events and their bucket ids. Holds only keys that are plain strings or integers. */
-export class BatchKeys implements Keys {
-  bytes = viewOf(Buffer.alloc(0))
+export class BatchKeys implements KeyRanges {
+  bytes = dataViewOf(Buffer.alloc(0))
   starts = new Int32Array(1024)
   ends = new Int32Array(1024)
   hashes = new Int32Array(1024)
@@ -62,7 +62,7 @@ export class BatchKeys implements Keys {
     const by = { seed: this.#seed, longest: LONGEST_KEY, owner: this.#owner }
     const left = strings.hash(texts ?? batch, slot * SLOT, by, isSkipped, this, texts ? PLAIN_TEXT : PLAIN)
     if (left === undefined) return false
-    this.bytes = viewOf(chunk)
+    this.bytes = dataViewOf(chunk)
     this.foundCount = this.aloneCount = 0
     buckets.findAll(this, length, left)
     this.#learn(strings, chunk)

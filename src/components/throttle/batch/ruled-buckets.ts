@@ -1,5 +1,5 @@
 import type { BucketPart } from '../buckets/bucket-part.js'
-import { type Key, type Keys, NONE, TO_FIND } from '../buckets/key-table.js'
+import { type Key, type KeyRanges, NONE, TO_FIND } from '../buckets/key-table.js'
 import { PASS } from '../decisions.js'
 import type { Limiter } from '../limiter.js'
 import { CONDITIONAL } from '../rules/rule-finder.js'
@@ -26,11 +26,11 @@ class KeyAt implements Key {
   end = 0
   hash = 0
 
-  constructor({ bytes }: Keys) {
+  constructor({ bytes }: KeyRanges) {
     this.bytes = bytes
   }
 
-  set({ starts, ends, hashes }: Keys, i: number): this {
+  set({ starts, ends, hashes }: KeyRanges, i: number): this {
     this.start = starts[i]!
     this.end = ends[i]!
     this.hash = hashes[i]!
@@ -70,12 +70,12 @@ export class RuledBuckets {
     return this.#layout
   }
 
-  findAll(keys: Keys, length: number, left: number): void {
+  findAll(keys: KeyRanges, length: number, left: number): void {
     if (left > 0) this.#find(keys, length)
     for (const [g, group] of this.#groups.entries()) this.#select(group, g, keys.ids, length)
   }
 
-  #find(keys: Keys, length: number): void {
+  #find(keys: KeyRanges, length: number): void {
     const { ids, found, alone } = keys
     const key = new KeyAt(keys)
     let [foundCount, aloneCount] = [0, 0]

@@ -5,7 +5,7 @@ import { COMMA, QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import type { Places } from './bucket-part.js'
-import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
+import { dataViewOf, hashBytes, type Key, randomSeed } from './key-table.js'
 
 /** Maximum bytes of a stored key. To limit memory, the digest of a longer key is stored instead. */
 export const LONGEST_KEY = 256
@@ -23,7 +23,7 @@ const CLOSING = 0x5d
  */
 export class BucketKey implements Key {
   /** The bytes that contain the key, as a view that can read several bytes at a time. */
-  bytes = viewOf(Buffer.alloc(0))
+  bytes = dataViewOf(Buffer.alloc(0))
   start = 0
   end = 0
   hash = 0
@@ -120,7 +120,7 @@ export class BucketKey implements Key {
     // Most keys are in the same chunk as the previous key.
     if (bytes !== this.#loaded) {
       this.#loaded = bytes
-      this.bytes = viewOf(bytes)
+      this.bytes = dataViewOf(bytes)
     }
     this.start = start
     this.end = end

@@ -7,9 +7,9 @@ const KEPT = 200
 const DIGEST_LETTERS = 16
 
 /** The common name of all buckets that are not listed by their own name. */
-export const OTHER = '__other__'
+export const OTHER_NAME = '__other__'
 /** The name of the default bucket where a text is needed. */
-export const DEFAULT = '__default__'
+export const DEFAULT_NAME = '__default__'
 const RESERVED = /^_+(?:other|default)__$/
 
 /**
@@ -23,11 +23,11 @@ export function bucketName(text: string): string {
   const bytes = Buffer.from(name)
   if (bytes.length <= LONGEST) return name
   const digest = createHash('sha256').update(bytes).digest('hex').slice(0, DIGEST_LETTERS)
-  return `${beginningOf(bytes, KEPT)}…${digest}`
+  return `${textBeginning(bytes, KEPT)}…${digest}`
 }
 
 /** The text of at most the first `most` bytes of UTF-8. Leaves out a last character that would be incomplete. */
-export function beginningOf(bytes: Buffer, most: number): string {
+export function textBeginning(bytes: Buffer, most: number): string {
   let end = Math.min(bytes.length, most)
   // Bytes that continue a character are 10xxxxxx.
   if (end < bytes.length) while (end > 0 && (bytes[end]! & 0xc0) === 0x80) end--

@@ -1,7 +1,7 @@
 import { resized } from '../../../lib/columns.js'
 import type { StateWriter } from '../persist/state-bytes.js'
 import type { BucketColumns } from '../windows.js'
-import { type Key, type Keys, KeyTable } from './key-table.js'
+import { type Key, type KeyRanges, KeyTable } from './key-table.js'
 
 export interface Lifetime {
   /** How long a bucket stays live after its time `latest` (see BucketColumns). */
@@ -81,7 +81,7 @@ export class BucketPart<W extends BucketColumns> {
     return id
   }
 
-  findAll(keys: Keys, length: number, left: number): void {
+  findAll(keys: KeyRanges, length: number, left: number): void {
     if (left > 0) this.#keys.findAll(keys, length)
     this.useAll(keys.ids, length)
   }

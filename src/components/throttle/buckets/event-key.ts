@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import { BucketKey } from './bucket-key.js'
 import { bucketName } from './bucket-name.js'
-import { type Key, randomSeed, viewOf } from './key-table.js'
+import { dataViewOf, type Key, randomSeed } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
@@ -12,14 +12,14 @@ const UNDERSCORE = 0x5f
  * UTF-8 text never begins with this byte or a higher byte. If a key begins with such a byte, the key is not the text of
  * its bucket.
  */
-export const FIRST_MARK = 0xfe
+export const FIRST_NON_TEXT = 0xfe
 
 /** The key of an event, which identifies the bucket of the event. To avoid allocation, one object serves all events. */
 export class EventKey implements Key {
   /** Whether the event has a key. If not, the event belongs to the default bucket, and `start` equals `end`. */
   isThere = false
   /** The key is [start, end) of these bytes. */
-  bytes: DataView = viewOf(Buffer.alloc(0))
+  bytes: DataView = dataViewOf(Buffer.alloc(0))
   start = 0
   end = 0
   hash = 0
@@ -41,7 +41,7 @@ export class EventKey implements Key {
 
   /** Whether the bytes of the key are the text of its bucket. */
   get isText(): boolean {
-    return this.isThere && this.bytes.getUint8(this.start) < FIRST_MARK
+    return this.isThere && this.bytes.getUint8(this.start) < FIRST_NON_TEXT
   }
 
   /** The name of the bucket; null for the default bucket. */

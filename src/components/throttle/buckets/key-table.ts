@@ -16,7 +16,7 @@ export const TO_FIND = -2
 export const ALONE = -3
 
 /** The keys of many events. Key i is [starts[i], ends[i]) of `bytes`. */
-export interface Keys {
+export interface KeyRanges {
   readonly bytes: DataView
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -68,7 +68,7 @@ export class KeyTable {
     this.#hashes = new Int32Array(capacity)
     this.#offsets = new Uint32Array(capacity + 1)
     this.#keys = Buffer.alloc(Math.max(128, Math.ceil(bytes * 1.125)))
-    this.#view = viewOf(this.#keys)
+    this.#view = dataViewOf(this.#keys)
   }
 
   get size(): number {
@@ -95,7 +95,7 @@ export class KeyTable {
   }
 
   /** For the first `length` events, finds the ids that are still TO_FIND. */
-  findAll(keys: Keys, length: number): void {
+  findAll(keys: KeyRanges, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
     const known = this.#hashes
@@ -164,7 +164,7 @@ export class KeyTable {
     const larger = Buffer.alloc(Math.max(atLeast, Math.ceil(length * (length < LARGE ? 2 : 1.25))))
     this.#keys.copy(larger)
     this.#keys = larger
-    this.#view = viewOf(larger)
+    this.#view = dataViewOf(larger)
   }
 
   #growColumns(): void {
@@ -220,12 +220,12 @@ export function sameKeys(a: Key, b: Key): boolean {
   return true
 }
 
-export function keyOf(bytes: Uint8Array, seed: number): Key {
-  const view = viewOf(bytes)
+export function hashedKey(bytes: Uint8Array, seed: number): Key {
+  const view = dataViewOf(bytes)
   return { bytes: view, start: 0, end: bytes.length, hash: hashBytes(view, 0, bytes.length, seed) }
 }
 
-export function viewOf(bytes: Uint8Array): DataView {
+export function dataViewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 

@@ -1,22 +1,22 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
-import { keyOf } from '../buckets/key-table.js'
+import { hashedKey } from '../buckets/key-table.js'
 import { type DeciderOptions, KeyedDecider } from '../decider.js'
 import { ASK, DECISIONS, DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS } from '../decisions.js'
 import { LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
-import type { Demand, Grant } from './script-calls.js'
+import type { LeaseDemand, LeaseGrant } from './script-calls.js'
 
 export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
 
 /** The server that keeps the buckets of all members. */
 export interface Backend {
   /** Asks once. Resolves with undefined if the server does not reply in time, or is known to be down. */
-  ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined>
+  ask(demands: readonly LeaseDemand[]): Promise<readonly LeaseGrant[] | undefined>
   /** Resolves when another request is worthwhile, or when the signal aborts. */
   untilReachable(signal: AbortSignal): Promise<void>
 }
 
-export interface ClusterOptions extends DeciderOptions, LeaseOptions {
+export interface ClusterDeciderOptions extends DeciderOptions, LeaseOptions {
   readonly onFailure: OnFailure
 }
 
@@ -36,7 +36,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #clock: Clock
   readonly #backend: Backend
 
-  constructor(options: ClusterOptions, clock: Clock, backend: Backend, limiter = new LeaseLimiter(options)) {
+  constructor(options: ClusterDeciderOptions, clock: Clock, backend: Backend, limiter = new LeaseLimiter(options)) {
     super(options, limiter)
     this.#onFailure = options.onFailure
     this.#clock = clock
@@ -111,7 +111,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     return grants ? decided : { ...decided, alone: waiting.length / 2 }
   }
 
-  #granted(demands: LimiterDemand[], grants: readonly Grant[], sentAt: number): Grant['passed'][] {
+  #granted(demands: LimiterDemand[], grants: readonly LeaseGrant[], sentAt: number): LeaseGrant['passed'][] {
     const now = this.#clock.now()
     return demands.map((demand, i) => {
       const grant = grants[i]!
@@ -121,7 +121,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 
   /** Returns, for each demand, which of its events pass while the server cannot be asked. */
-  #alone(demands: LimiterDemand[]): Grant['passed'][] {
+  #alone(demands: LimiterDemand[]): LeaseGrant['passed'][] {
     if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
     if (this.#onFailure !== 'local_share') return demands.map(() => 0)
     const now = this.#clock.now()
@@ -131,9 +131,9 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     return demands.map(demand => this.#aloneOf(demand, now))
   }
 
-  #aloneOf({ by: { local, isReleased }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
+  #aloneOf({ by: { local, isReleased }, key, events, list }: LimiterDemand, now: number): LeaseGrant['passed'] {
     // If the rule was removed meanwhile, uses its default bucket, because new buckets would count for ever.
-    const bucket = key.length === 0 || isReleased ? undefined : keyOf(key, local.seed)
+    const bucket = key.length === 0 || isReleased ? undefined : hashedKey(key, local.seed)
     return Uint8Array.from({ length: events }, (_, n) => {
       const [cost, size] = list ? [list[n * 2]!, list[n * 2 + 1]!] : [1, 0]
       const taken = local.take(bucket, now, cost, size)
@@ -143,6 +143,6 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 }
 
-function isPassed(passed: Grant['passed'], n: number): boolean {
+function isPassed(passed: LeaseGrant['passed'], n: number): boolean {
   return typeof passed === 'number' ? n < passed : passed[n] === 1
 }

@@ -8,10 +8,10 @@ import type { ExactRule } from '../rules/exact-rules.js'
 import type { Rule } from '../rules/rule.js'
 import { keepOnly, type RuledLimiter } from '../rules/rules.js'
 import { Leases } from './leases.js'
-import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './script-calls.js'
+import { CLOCK_MARGIN, type LeaseDemand, type LeaseGrant, NO_LEASE, SharedLimits } from './script-calls.js'
 
 /** ASK: the server has to be asked about the event. */
-export type Asked = typeof PASS | typeof DISCARD | typeof ASK
+export type LeaseDecision = typeof PASS | typeof DISCARD | typeof ASK
 
 /** After a refusal, asks about the bucket again after FULL_PART of the shortest window (at most LONGEST_FULL_MS). */
 const FULL_PART = 1 / 20
@@ -34,7 +34,7 @@ export interface LeaseOptions {
 }
 
 /** Collects the demands of a batch, one for each bucket, to be sent to the server. */
-export class Asking {
+export class LeaseDemands {
   /** The number of the current batch, from 1. */
   batch = 0
   demands: LimiterDemand[] = []
@@ -47,13 +47,13 @@ export class Asking {
   }
 }
 
-export interface LimiterDemand extends Demand {
+export interface LimiterDemand extends LeaseDemand {
   readonly by: LeaseLimiter
 }
 
 /** Decides from leases, and collects demands for the server. */
 export class LeaseLimiter implements RuledLimiter {
-  readonly asking: Asking
+  readonly asking: LeaseDemands
   /** Decides while the server cannot be asked. */
   readonly local: Limiter<ClockTiming> | ExactRule
   readonly localOfAll: Limiter<ClockTiming>
@@ -78,7 +78,7 @@ export class LeaseLimiter implements RuledLimiter {
     this.#key = new BucketKey([], seed)
     this.#options = options
     this.#limits = new SharedLimits(limits, part, rule?.sharedName)
-    this.asking = parent?.asking ?? new Asking()
+    this.asking = parent?.asking ?? new LeaseDemands()
     const shares = limits.map(limit => shareOf(limit, members))
     this.localOfAll = parent?.localOfAll ?? new Limiter({ limits: shares, maxKeys, seed }, new ClockTiming())
     this.local = rule ? this.localOfAll.ofRule({ ...rule, limits: shares }) : this.localOfAll
@@ -133,7 +133,7 @@ export class LeaseLimiter implements RuledLimiter {
     this.#room.advance(now)
   }
 
-  take(key: PlacedKey | undefined, now: number, cost: number, size: number): Asked | typeof FULL {
+  take(key: PlacedKey | undefined, now: number, cost: number, size: number): LeaseDecision | typeof FULL {
     const id = this.#buckets.bucket(key, now)
     if (id < 0) return FULL
     const leases = this.#buckets.windows
@@ -142,7 +142,7 @@ export class LeaseLimiter implements RuledLimiter {
     return leases.spend(id, units, length, now) ? PASS : this.#ask(leases, id, key, now, units, length)
   }
 
-  #ask(leases: Leases, id: number, key: PlacedKey | undefined, now: number, cost: number, size: number): Asked {
+  #ask(leases: Leases, id: number, key: PlacedKey | undefined, now: number, cost: number, size: number): LeaseDecision {
     if (leases.isFull(id, cost, size, now)) return DISCARD
     const { asking } = this
     let index = leases.demand(id, asking.batch)
@@ -165,7 +165,7 @@ export class LeaseLimiter implements RuledLimiter {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
     return {
-      ...NOTHING,
+      ...NO_LEASE,
       by: this,
       limits: this.#limits,
       key,
@@ -177,7 +177,7 @@ export class LeaseLimiter implements RuledLimiter {
   }
 
   /** Stores the server's reply about a bucket. `sentAt`: when the server was asked. */
-  keep(demand: Demand, grant: Grant, sentAt: number, now: number): void {
+  keep(demand: LeaseDemand, grant: LeaseGrant, sentAt: number, now: number): void {
     // The rule was removed before the reply arrived. Its buckets would count against `maxKeys` for ever.
     if (this.isReleased) return
     const [leases, id] = this.#place(demand.key, now)
@@ -280,7 +280,10 @@ function shareOf(limit: Limit, members: number): Limit {
 }
 
 /** The cost and size of the smallest refused event; undefined: all events passed. */
-function smallestRefused({ events, list }: Demand, { passed }: Grant): { cost: number; bytes: number } | undefined {
+function smallestRefused(
+  { events, list }: LeaseDemand,
+  { passed }: LeaseGrant,
+): { cost: number; bytes: number } | undefined {
   if (typeof passed === 'number') return passed < events ? { cost: 1, bytes: 0 } : undefined
   let smallest: { cost: number; bytes: number } | undefined
   for (let i = 0; i < passed.length; i++) {

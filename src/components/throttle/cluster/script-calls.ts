@@ -1,4 +1,4 @@
-import { viewOf } from '../buckets/key-table.js'
+import { dataViewOf } from '../buckets/key-table.js'
 import { type Limit, scaleOf } from '../limit.js'
 import type { Periods } from '../windows/periods.js'
 import { periodsOf } from '../windows/several.js'
@@ -91,7 +91,7 @@ const REPLIES_PER_KEY = 7
 const ONE = 0x31
 
 /** A daemon's request about one bucket. */
-export interface Demand {
+export interface LeaseDemand {
   readonly limits: SharedLimits
   /** The bucket's key; empty: the default bucket. */
   readonly key: Buffer
@@ -110,13 +110,13 @@ export interface Demand {
   readonly ticket: number
 }
 
-export const NOTHING = {
+export const NO_LEASE = {
   ...{ events: 0, cost: 0, bytes: 0, list: undefined },
   ...{ spentCost: 0, spentBytes: 0, backCost: 0, backBytes: 0, ticket: 0 },
 }
 
 /** The server's reply about one bucket. */
-export interface Grant {
+export interface LeaseGrant {
   /** A number: this many events pass, beginning with the first. A list: 1 for each event that passes. */
   readonly passed: number | Uint8Array
   /** Units taken ahead. */
@@ -150,7 +150,12 @@ export interface ScriptCall {
  * Creates the calls for the demands of a batch. All calls are sent together. `byTag`: whether all keys of a call must
  * be in the same slot. `wall`: the time of the server's clock, in milliseconds, for the periods of quotas.
  */
-export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
+export function scriptCalls(
+  group: string,
+  demands: readonly LeaseDemand[],
+  byTag: boolean,
+  wall: number,
+): ScriptCall[] {
   const tags = demands.map(({ key }) => tagOf(key))
   const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
   for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
@@ -168,7 +173,7 @@ export function scriptCalls(group: string, demands: readonly Demand[], byTag: bo
   return calls
 }
 
-function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
+function argsOf(demands: readonly LeaseDemand[], wall: number): Buffer[] {
   const sets = [...new Set(demands.map(({ limits }) => limits))]
   const indexes = new Map(sets.map((limits, n) => [limits, n]))
   const events = demands.reduce((sum, { list }) => sum + (list?.length ?? 0) / PER_EVENT, 0)
@@ -220,7 +225,7 @@ class Doubles {
 
   constructor(length: number) {
     this.bytes = Buffer.alloc(length * DOUBLE)
-    this.#view = viewOf(this.bytes)
+    this.#view = dataViewOf(this.bytes)
   }
 
   add(value: number): void {
@@ -235,9 +240,9 @@ class Doubles {
  */
 export function readReply(
   call: ScriptCall,
-  demands: readonly Demand[],
+  demands: readonly LeaseDemand[],
   reply: unknown,
-  grants: Grant[],
+  grants: LeaseGrant[],
 ): { wall: number; foreign: number } {
   if (!Array.isArray(reply) || reply.length !== 2 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
   const ticket = numberOf(reply[0])

@@ -1,5 +1,5 @@
-import { DEFAULT } from '../buckets/bucket-name.js'
-import type { Refusal } from '../decider.js'
+import { DEFAULT_NAME } from '../buckets/bucket-name.js'
+import type { LimitRefusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
@@ -10,7 +10,7 @@ interface Row {
   /** Number of discarded events in each minute, as a ring. */
   readonly minutes: Float64Array
   newest: number
-  refusal: Refusal | undefined
+  refusal: LimitRefusal | undefined
 }
 
 /** Counts discarded events of the last hour, for the buckets with the most discarded events. Memory is bounded. */
@@ -30,16 +30,16 @@ export class DiscardHistory {
     row.minutes[row.newest % MINUTES]! += events
   }
 
-  note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
+  note(bucket: string | null, refusal: LimitRefusal | undefined, now: number): void {
     this.#row(bucket, now).refusal = refusal
   }
 
-  refusal(bucket: string | null): Refusal | undefined {
-    return this.#rows.get(bucket ?? DEFAULT)?.refusal
+  refusal(bucket: string | null): LimitRefusal | undefined {
+    return this.#rows.get(bucket ?? DEFAULT_NAME)?.refusal
   }
 
   #row(bucket: string | null, now: number): Row {
-    const name = bucket ?? DEFAULT
+    const name = bucket ?? DEFAULT_NAME
     let row = this.#rows.get(name)
     if (!row) {
       if (this.#rows.size === KEPT * 2) this.#forget(now)
@@ -56,7 +56,7 @@ export class DiscardHistory {
 
   /** Discarded events in this minute and the previous 59 minutes. */
   lastHour(bucket: string | null, now: number): number {
-    const row = this.#rows.get(bucket ?? DEFAULT)
+    const row = this.#rows.get(bucket ?? DEFAULT_NAME)
     return row ? sumOf(row, now) : 0
   }
 

@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import { resized } from '../../../lib/columns.js'
-import { beginningOf } from '../buckets/bucket-name.js'
+import { textBeginning } from '../buckets/bucket-name.js'
 import type { EventKey } from '../buckets/event-key.js'
 import { KeyTable } from '../buckets/key-table.js'
 
@@ -131,6 +131,6 @@ const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
 
 /** The beginning of event `i` in its present form, because a field may have been removed since the event was read. */
 function sampleOf(batch: EventBatch, i: number): string {
-  if (batch.texts?.has(i)) return beginningOf(batch.texts.text(i), LONGEST_SAMPLE)
-  return beginningOf(batch.chunk.subarray(batch.starts[i], batch.ends[i]), LONGEST_SAMPLE)
+  if (batch.texts?.has(i)) return textBeginning(batch.texts.text(i), LONGEST_SAMPLE)
+  return textBeginning(batch.chunk.subarray(batch.starts[i], batch.ends[i]), LONGEST_SAMPLE)
 }

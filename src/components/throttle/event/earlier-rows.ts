@@ -1,7 +1,7 @@
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 
 /** Maximum memory of all rows of a throttle, in bytes. */
-export const MOST_BYTES = 64_000_000
+export const MOST_ROW_BYTES = 64_000_000
 /** Bytes that V8 needs for a list besides its numbers. */
 const LIST_BYTES = 48
 /** Head of a list: index of the first row, and number of rows. */
@@ -113,7 +113,7 @@ export class EarlierRows {
     const capacity = this.#capacity
     if (this.length < capacity) return true
     const more = this.#hasList ? capacity * this.#width * 8 : bytesOf(HEAD + this.#width)
-    return this.#room.bytes + more <= MOST_BYTES
+    return this.#room.bytes + more <= MOST_ROW_BYTES
   }
 
   /** Inserts a row at index `row`; the caller sets its values. */

@@ -9,7 +9,7 @@ import type { Windows } from '../windows.js'
 import type { BucketLimiter } from './rules.js'
 
 /** A text that is the same for rules whose limits differ only in the number `limit`. */
-export function shapeOf(limits: readonly Limit[]): string {
+export function ruleShape(limits: readonly Limit[]): string {
   // gcra counts in fractions of its limit, so rules with gcra can share columns only if their limits are equal.
   return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
 }

@@ -2,7 +2,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { resized } from '../../../lib/columns.js'
 import { type BucketKey, keyBytes } from '../buckets/bucket-key.js'
 import { Places } from '../buckets/bucket-part.js'
-import { type Key, KeyTable, keyOf } from '../buckets/key-table.js'
+import { hashedKey, type Key, KeyTable } from '../buckets/key-table.js'
 import type { Rule } from './rule.js'
 
 /** Maximum number of keys for which the matching rules are remembered. */
@@ -62,7 +62,8 @@ export class RuleFinder {
       else addTo(this.#globs, key.prefix, { rule, test: text => key.test(text) })
     }
     this.#prefixes = [...new Set([...this.#globs.keys()].map(({ length }) => length))]
-    if (this.#globs.size === 0) for (const text of this.#exact.keys()) this.#learn(keyOf(keyBytes(text), seed), text)
+    if (this.#globs.size === 0)
+      for (const text of this.#exact.keys()) this.#learn(hashedKey(keyBytes(text), seed), text)
   }
 
   /**

@@ -4,7 +4,7 @@ import type { Pattern } from '../../../lib/pattern.js'
 import { TooLargePattern } from '../../../lib/regex/syntax.js'
 import { defineCodec } from '../../codec.js'
 import { reaches } from '../../options/reach.js'
-import { compiled, PatternCodec, type PatternField, patternOption } from '../pattern-codec.js'
+import { compiledPattern, PatternCodec, type PatternField, patternOption } from '../pattern-codec.js'
 import { GROK_PATTERNS } from './patterns.js'
 
 /** Maximum nesting of patterns. Deeper nesting means that a pattern refers to itself. */
@@ -93,7 +93,7 @@ function compiledGrok(source: string): Pattern {
       Object.hasOwn(CLASSES, name) ? CLASSES[name]![flag] : whole,
     )
   try {
-    return compiled(classes(0), 's', classes(1))
+    return compiledPattern(classes(0), 's', classes(1))
   } catch (error) {
     throw advised(error)
   }

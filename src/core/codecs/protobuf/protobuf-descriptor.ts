@@ -30,7 +30,7 @@ export interface EnumType {
   readonly numbers: ReadonlyMap<string, number>
 }
 
-export interface Field {
+export interface MessageField {
   /** The name in the definition. */
   readonly name: string
   readonly jsonName: string
@@ -49,10 +49,10 @@ export interface MessageType {
   readonly isMapEntry: boolean
   /** Number of fields. Each oneof counts as one. */
   places: number
-  readonly fields: Map<number, Field>
+  readonly fields: Map<number, MessageField>
   /** Both names of each field. `named` has each field at the slots of its names. */
   readonly wanted: WantedNames
-  readonly named: Field[]
+  readonly named: MessageField[]
 }
 
 export interface Types {
@@ -102,7 +102,7 @@ class DescriptorReader implements Types {
   readonly messages = new Map<string, MessageType>()
   readonly #enums = new Map<string, EnumType>()
   /** The fields whose types are known only by name, until all types are read. */
-  readonly #links: { readonly field: Field; readonly type: string; readonly of: string }[] = []
+  readonly #links: { readonly field: MessageField; readonly type: string; readonly of: string }[] = []
 
   read(bytes: Buffer): void {
     for (const { bytes: file } of all(partsOf(bytes), 1)) {
@@ -135,7 +135,7 @@ class DescriptorReader implements Types {
   #message(prefix: string, parts: readonly Part[], packs: boolean): void {
     const name = `${prefix}.${textOf(parts, 1)}`
     const isMapEntry = all(parts, 7).some(({ bytes }) => numberOf(partsOf(bytes), 7) === 1)
-    const fields = new Map<number, Field>()
+    const fields = new Map<number, MessageField>()
     const oneofs = new Map<number, number>()
     let places = 0
     for (const { bytes } of all(parts, 2)) {
@@ -148,7 +148,14 @@ class DescriptorReader implements Types {
       const isLinked = field.type === TYPE.message || field.type === TYPE.enum
       if (isLinked) this.#links.push({ field, type: textOf(own, 6), of: name.slice(1) })
     }
-    const type = { name: name.slice(1), isMapEntry, places, fields, wanted: new WantedNames(), named: [] as Field[] }
+    const type = {
+      name: name.slice(1),
+      isMapEntry,
+      places,
+      fields,
+      wanted: new WantedNames(),
+      named: [] as MessageField[],
+    }
     for (const field of fields.values()) {
       for (const one of [field.name, field.jsonName]) type.named[type.wanted.slot(one)] ??= field
     }
@@ -168,7 +175,7 @@ class DescriptorReader implements Types {
   }
 }
 
-function fieldOf(parts: readonly Part[], place: number, packs: boolean): Field {
+function fieldOf(parts: readonly Part[], place: number, packs: boolean): MessageField {
   const name = textOf(parts, 1)
   const options = all(parts, 8).flatMap(({ bytes }) => partsOf(bytes))
   const packed = numberOf(options, 2)

@@ -2,10 +2,10 @@ import { CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE
 import { FieldName } from '../../../lib/formats/field-sink.js'
 import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { escapeInto, MOST_ESCAPED } from '../../../lib/formats/json-string.js'
-import { type Field, type MessageType, TYPE, type Types } from './protobuf-descriptor.js'
+import { type MessageField, type MessageType, TYPE, type Types } from './protobuf-descriptor.js'
 import { KNOWN } from './protobuf-known.js'
 import { addScalar, addZero } from './protobuf-scalars.js'
-import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
+import { BYTES, broken, MOST_NESTING, NotProtobuf, WireReader } from './protobuf-wire.js'
 
 /** Maximum size of the JSON, as a multiple of the record. JSON has long names where the record may have one byte. */
 const MOST_GROWTH = 64
@@ -26,7 +26,7 @@ export interface JsonOptions {
 
 /** A field of a message, and where each of its values starts. A value starts with its tag. */
 interface Found {
-  readonly field: Field
+  readonly field: MessageField
   readonly places: number[]
 }
 
@@ -35,7 +35,7 @@ export class ProtobufJson {
   readonly types: Types
   readonly #options: JsonOptions
   /** For each field: its name in JSON, with quotes and colon. */
-  readonly #names = new Map<Field, Buffer>()
+  readonly #names = new Map<MessageField, Buffer>()
   to!: GrowingBytes
   /** Maximum end of the record's JSON. */
   #most = 0
@@ -67,7 +67,7 @@ export class ProtobufJson {
   }
 
   message(type: MessageType, reader: WireReader, level: number): void {
-    if (level === MOST_LEVELS) broken()
+    if (level === MOST_NESTING) broken()
     const known = KNOWN.get(type.name)
     if (known) {
       known(this, type, reader, level)
@@ -109,7 +109,7 @@ export class ProtobufJson {
     }
   }
 
-  #elements(field: Field, places: readonly number[], reader: WireReader, level: number): void {
+  #elements(field: MessageField, places: readonly number[], reader: WireReader, level: number): void {
     const { to } = this
     const entry = field.message?.isMapEntry ? field.message : undefined
     to.addByte(entry ? OPEN_OBJECT : OPEN_ARRAY)
@@ -133,7 +133,7 @@ export class ProtobufJson {
     const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
     if (key.message) broken()
     const found = fieldsOf(type, reader)
-    const add = (field: Field) => {
+    const add = (field: MessageField) => {
       const one = found.find(other => other.field === field)
       if (one) this.#field(one, reader, level)
       else this.default(field, level)
@@ -149,7 +149,7 @@ export class ProtobufJson {
     add(value)
   }
 
-  default(field: Field, level: number): void {
+  default(field: MessageField, level: number): void {
     const { to } = this
     if (field.type === TYPE.string || field.type === TYPE.bytes) to.addText('""')
     else if (field.message) this.message(field.message, WireReader.of(NOTHING), level + 1)
@@ -160,7 +160,7 @@ export class ProtobufJson {
   }
 
   /** Writes the value at `reader.p`, and moves the reader past the value. */
-  #value(field: Field, reader: WireReader, level: number): void {
+  #value(field: MessageField, reader: WireReader, level: number): void {
     const { to } = this
     if (to.length > this.#most) broken()
     if (field.type === TYPE.message) this.message(field.message!, reader.inner(), level + 1)
@@ -184,7 +184,7 @@ export class ProtobufJson {
 
 const NOTHING = Buffer.alloc(0)
 
-function enumText(field: Field, number: number): string {
+function enumText(field: MessageField, number: number): string {
   if (field.enum!.name === 'google.protobuf.NullValue') return 'null'
   return field.enum!.names.get(number) ?? String(number)
 }
@@ -214,7 +214,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
 }
 
 /** Returns the field for a tag; undefined if `type` has no such field, or if the wire type does not match. */
-function fieldOf(type: MessageType, tag: number): Field | undefined {
+function fieldOf(type: MessageType, tag: number): MessageField | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined
   const wire = WIRE_TYPES[field.type] ?? -1

@@ -1,7 +1,7 @@
 import { fractionOf, rfc3339 } from '../../../lib/formats/rfc3339.js'
 import { type MessageType, TYPE } from './protobuf-descriptor.js'
 import type { ProtobufJson } from './protobuf-json.js'
-import { BYTES, broken, MOST_LEVELS, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
+import { BYTES, broken, MOST_NESTING, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 
 type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
 
@@ -68,7 +68,7 @@ const any: Known = (json, _type, reader, level) => {
     else if (tag === ((2 << 3) | BYTES)) content = reader.inner()
     else reader.skip(tag)
   }
-  if (level + 1 >= MOST_LEVELS) broken()
+  if (level + 1 >= MOST_NESTING) broken()
   to.addText(`{"@type":${JSON.stringify(url)}`)
   const inner = json.types.messages.get(url.slice(url.lastIndexOf('/') + 1))
   if (!inner) to.addText(`,"value":"${content.rest().toString('base64')}"`)

@@ -7,7 +7,7 @@ export const FIXED_32 = 5
 
 const MOST_VARINT_BYTES = 10
 /** Maximum nesting of groups, and of messages. */
-export const MOST_LEVELS = 100
+export const MOST_NESTING = 100
 
 /** Google's wrapper types, whose messages contain one value. */
 export const WRAPPERS: readonly string[] = [
@@ -114,7 +114,7 @@ export class WireReader {
       else if (type === FIXED_64) this.take(8)
       else if (type === BYTES) this.take(this.length())
       else if (type === FIXED_32) this.take(4)
-      else if (type === GROUP && level < MOST_LEVELS) level++
+      else if (type === GROUP && level < MOST_NESTING) level++
       else if (type === END_GROUP && level > 0) level--
       else broken()
       if (level === 0) return

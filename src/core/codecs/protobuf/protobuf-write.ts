@@ -2,9 +2,9 @@ import { CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../../lib
 import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 import { integerOf, tokenText } from '../../../lib/formats/json-token.js'
-import { type Field, type MessageType, TYPE } from './protobuf-descriptor.js'
+import { type MessageField, type MessageType, TYPE } from './protobuf-descriptor.js'
 import { highOf, lowOf, WireWriter } from './protobuf-output.js'
-import { BYTES, FIXED_32, FIXED_64, MOST_LEVELS, VARINT } from './protobuf-wire.js'
+import { BYTES, FIXED_32, FIXED_64, MOST_NESTING, VARINT } from './protobuf-wire.js'
 import { WRITTEN } from './protobuf-written.js'
 
 const N = 0x6e
@@ -24,7 +24,7 @@ const RANGES: Readonly<Record<number, readonly [least: number | bigint, most: nu
   [TYPE.fixed64]: [0, 2n ** 64n - 1n],
 }
 
-function wireOf({ type }: Field): number {
+function wireOf({ type }: MessageField): number {
   if (type === TYPE.double || type === TYPE.fixed64 || type === TYPE.sfixed64) return FIXED_64
   if (type === TYPE.float || type === TYPE.fixed32 || type === TYPE.sfixed32) return FIXED_32
   return type === TYPE.string || type === TYPE.bytes || type === TYPE.message ? BYTES : VARINT
@@ -33,11 +33,11 @@ function wireOf({ type }: Field): number {
 /** Writes JSON as messages. Omits members without a field, and values that do not fit their field. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
-  readonly #onLeftOut: (field: Field) => void
+  readonly #onLeftOut: (field: MessageField) => void
   b: Buffer = Buffer.alloc(0)
   #end = 0
 
-  constructor(onLeftOut: (field: Field) => void) {
+  constructor(onLeftOut: (field: MessageField) => void) {
     this.#onLeftOut = onLeftOut
   }
 
@@ -55,7 +55,7 @@ export class ProtobufWriter {
 
   /** Writes the content of a message from the JSON at `p`. Returns false if the JSON has another form. */
   message(type: MessageType, p: number, level: number): boolean {
-    if (level === MOST_LEVELS) return false
+    if (level === MOST_NESTING) return false
     const written = WRITTEN.get(type.name)
     if (written) return written(this, type, p, level)
     if (this.b[p] !== OPEN_OBJECT) return false
@@ -87,7 +87,7 @@ export class ProtobufWriter {
   }
 
   /** Writes a field with all its values. Returns false if the JSON at `p` does not fit. */
-  field(field: Field, p: number, level: number): boolean {
+  field(field: MessageField, p: number, level: number): boolean {
     const { b } = this
     if (b[p] === N && field.message?.name !== 'google.protobuf.Value') return true
     if (field.message?.isMapEntry) return this.#map(field, field.message, p, level)
@@ -109,7 +109,7 @@ export class ProtobufWriter {
   }
 
   /** Writes the value at `p` with its tag. Writes nothing and returns false if the value does not fit the field. */
-  #tagged(field: Field, p: number, level: number): boolean {
+  #tagged(field: MessageField, p: number, level: number): boolean {
     const { wire } = this
     const before = wire.to.length
     wire.tag(field.number, wireOf(field))
@@ -118,7 +118,7 @@ export class ProtobufWriter {
     return false
   }
 
-  #map(field: Field, entry: MessageType, p: number, level: number): boolean {
+  #map(field: MessageField, entry: MessageType, p: number, level: number): boolean {
     const { wire, b } = this
     const [key, value] = [entry.fields.get(1), entry.fields.get(2)]
     if (b[p] !== OPEN_OBJECT || !key || !value) return false
@@ -136,7 +136,7 @@ export class ProtobufWriter {
   }
 
   /** Writes a value without a tag. If the JSON at `p` does not fit, returns false. Then discard the output. */
-  value(field: Field, p: number, level: number): boolean {
+  value(field: MessageField, p: number, level: number): boolean {
     const { wire, b } = this
     switch (field.type) {
       case TYPE.message: {
@@ -192,7 +192,7 @@ export class ProtobufWriter {
     this.wire.to.add(bytes, 0, bytes.length)
   }
 
-  #integer(field: Field, p: number): boolean {
+  #integer(field: MessageField, p: number): boolean {
     const { wire } = this
     const { type } = field
     const text = tokenText(this.b, p, this.endOf(p))

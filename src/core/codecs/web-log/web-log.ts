@@ -91,10 +91,10 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
 
 function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean {
   let stop = tokenEnd(b, p, end)
-  if (!putNumber(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')
+  if (!putDigits(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')
   p = stop + 1
   stop = tokenEnd(b, p, end)
-  if (p > end || !putNumber(to, BYTES!, b, p, stop)) return fail(Math.min(p, end), 'the number of bytes or "-"')
+  if (p > end || !putDigits(to, BYTES!, b, p, stop)) return fail(Math.min(p, end), 'the number of bytes or "-"')
   for (const name of QUOTED) {
     if (stop === end) return true
     if (b[stop] !== SPACE || stop + 1 >= end) break
@@ -200,7 +200,7 @@ function unescaped(b: Buffer, start: number, end: number): string | undefined {
 }
 
 /** Writes a number without leading zeros. Writes nothing for `-`. Returns false for any other text. */
-export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): boolean {
+export function putDigits(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): boolean {
   if (isDash(b, start, end)) return true
   if (end <= start || end - start > MOST_DIGITS) return false
   for (let p = start; p < end; p++) if (b[p]! < ZERO || b[p]! > ZERO + 9) return false

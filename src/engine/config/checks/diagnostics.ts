@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { NearestName } from '../../../lib/nearest.js'
 import { shapeOf } from '../schema.js'
 import { plainValue, reveals } from '../yaml/environment.js'
-import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNode } from '../yaml/node.js'
+import { type ConfigNode, type ConfigPlace, locate, type Path, placeOf, type ScalarNode } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
@@ -35,10 +35,10 @@ function annotate(issue: z.core.$ZodRawIssue): string {
   return ''
 }
 
-export interface Subject {
+export interface DiagnosedValue {
   readonly node: ConfigNode
   readonly path: Path
-  readonly key: Place | undefined
+  readonly key: ConfigPlace | undefined
 }
 
 export class Explainer {
@@ -64,7 +64,7 @@ export class Explainer {
   /** Reports the issues. `unknown` describes an unknown key at the subject's top level. */
   explain(
     issues: readonly Issue[],
-    subject: Subject,
+    subject: DiagnosedValue,
     unknown?: (key: string, known: readonly string[]) => string,
   ): void {
     const report = (issue: Issue, base: Path): void => {
@@ -108,12 +108,12 @@ export class Explainer {
     return `unknown option; known are ${known.join(', ')}`
   }
 
-  #reportKey(subject: Subject, path: Path, message: string): void {
+  #reportKey(subject: DiagnosedValue, path: Path, message: string): void {
     const { key, nearest } = locate(subject.node, path, subject.key)
     this.#problems.add(key ?? nearest, [...subject.path, ...path], message)
   }
 
-  #reportValue(subject: Subject, path: Path, issue: Issue): void {
+  #reportValue(subject: DiagnosedValue, path: Path, issue: Issue): void {
     const located = locate(subject.node, path, subject.key)
     const { node } = located
     if (node?.kind === 'scalar' && node.broken) return
@@ -125,17 +125,18 @@ export class Explainer {
     if (!node) return issue.code === 'custom' ? must : `is missing${missingText(must)}`
     if (node.kind === 'scalar' && node.value === null) return `has no value${missingText(must)}`
     const params = issue.code === 'custom' ? issue.params : undefined
-    if (params?.constant === true) return params.show && node.kind === 'scalar' ? `${must}, not ${shown(node)}` : must
+    if (params?.constant === true)
+      return params.show && node.kind === 'scalar' ? `${must}, not ${scalarText(node)}` : must
     if (issue.message && reveals(must, environmentValues(node)) && typeof params?.general === 'string')
-      return `${params.general}, not ${shown(node)}`
+      return `${params.general}, not ${scalarText(node)}`
     if (issue.message && reveals(must, environmentValues(node)))
-      return `${shown(node) ?? 'the value from the environment'} is not valid here`
+      return `${scalarText(node) ?? 'the value from the environment'} is not valid here`
     if (issue.message) return must
     const values =
       issue.code === 'invalid_value' ? issue.values : issue.code === 'invalid_union' ? issueOptions(issue) : undefined
     if (values && node.kind === 'scalar') {
       const text = typeof node.value === 'string' ? this.suggestion(node.value, values.map(String)) : ''
-      return `${must}, not ${shown(node)}${text}`
+      return `${must}, not ${scalarText(node)}${text}`
     }
     return issue.code === 'invalid_type' || issue.code === 'invalid_union'
       ? `${must}, not ${kindOf(node, issue)}`
@@ -243,10 +244,10 @@ function kindOf(node: ConfigNode, issue: Issue): string {
   const quotes = wantsText ? '; put it in quotes' : ''
   if (typeof node.value === 'number') {
     const wantsInt = issue.code === 'invalid_type' && issue.expected === 'int'
-    return wantsInt ? String(shown(node)) : `a number${quotes}`
+    return wantsInt ? String(scalarText(node)) : `a number${quotes}`
   }
   if (typeof node.value === 'boolean') return `${node.value}${quotes}`
-  if (node.environment) return `the text of ${shown(node)}`
+  if (node.environment) return `the text of ${scalarText(node)}`
   const plain = typeof node.value === 'string' && plainValue(node.value) !== undefined
   return plain && !wantsText ? 'text; remove the quotes' : 'text'
 }
@@ -254,7 +255,7 @@ function kindOf(node: ConfigNode, issue: Issue): string {
 const SHOWN_LENGTH = 60
 
 /** A scalar as written in its file: `"fixd"`, or `${MODE}` if it came from the environment. */
-export function shown(node: ConfigNode): string | undefined {
+export function scalarText(node: ConfigNode): string | undefined {
   if (node.kind !== 'scalar') return undefined
   const text = node.environment?.text ?? node.value
   if (typeof text !== 'string') return String(text)

@@ -6,13 +6,13 @@ import { type Draft, report } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
-import type { Found } from '../yaml/problems.js'
+import type { FoundProblem } from '../yaml/problems.js'
 
 export type FileCheck = (
   root: MapNode,
   drafts: readonly Draft[],
   service: ServiceOptions | undefined,
-  found: Found,
+  found: FoundProblem,
 ) => void
 
 /**
@@ -24,7 +24,7 @@ export function checkTlsFiles(
   root: MapNode,
   drafts: readonly Draft[],
   service: ServiceOptions | undefined,
-  { problems, warnings }: Found,
+  { problems, warnings }: FoundProblem,
   wall: number,
 ): void {
   const check = (node: ConfigNode | undefined, path: Path, tls: TlsPaths | undefined) => {
@@ -60,7 +60,7 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
   }, text)
 }
 
-export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
+export async function checkFiles(drafts: readonly Draft[], found: FoundProblem): Promise<void> {
   for (const draft of drafts) {
     const { config } = draft
     if (config) checkCodecs(draft, config.options as object, found)
@@ -71,7 +71,7 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
   }
 }
 
-function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
+function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: FoundProblem): void {
   const { option, file, line, path, message, isMissing, isWarning } = problem
   if (isMissing) {
     const located = locate(entry.value, [option], entry.key)
@@ -87,7 +87,7 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
 }
 
 /** Loads the files of the codecs in the options, and reports problems. */
-function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
+function checkCodecs(draft: Draft, options: object, { problems, warnings }: FoundProblem): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue
     try {

@@ -1,4 +1,4 @@
-import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
+import { type ConfigNode, type ConfigPlace, locate, type MapEntry, type MapNode } from '../yaml/node.js'
 
 /**
  * Each pattern matches the start of a line in another program's configuration. No configuration of Sluice has such a
@@ -26,7 +26,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
 }
 
 /** Each function finds an option that only the YAML configuration of another program has. */
-const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
+const DOCUMENTS: readonly (readonly [string, (root: MapNode) => MapEntry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
   [
@@ -37,7 +37,7 @@ const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefine
   ['Vector', root => (isOfVector(root) ? root.entries.get('sinks') : undefined)],
 ]
 
-export function foreignDocument(root: MapNode): { readonly program: string; readonly place: Place } | undefined {
+export function foreignDocument(root: MapNode): { readonly program: string; readonly place: ConfigPlace } | undefined {
   for (const [program, find] of DOCUMENTS) {
     const place = find(root)?.key
     if (place) return { program, place }

@@ -8,8 +8,8 @@ import { irregular } from '../../../lib/files/regular-file.js'
 import { type ComponentConfig, type Draft, report } from '../component-config.js'
 import { sourcesOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
-import { type ConfigNode, locate, type MapNode, type Place, placeOf, placeText } from '../yaml/node.js'
-import type { Found, Problems } from '../yaml/problems.js'
+import { type ConfigNode, type ConfigPlace, locate, type MapNode, placeOf, placeText } from '../yaml/node.js'
+import type { FoundProblem, Problems } from '../yaml/problems.js'
 
 interface Output {
   readonly draft: Draft
@@ -17,14 +17,14 @@ interface Output {
   readonly path: string
   /** The path to show, without values from the environment. */
   readonly shown: string
-  readonly place: Place
+  readonly place: ConfigPlace
 }
 
 /**
  * Checks that no two destinations write to one file, and that no source reads a file that receives this source's
  * events. With `onThisMachine`, also resolves symbolic links, and checks that existing outputs are regular files.
  */
-export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
+export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: FoundProblem): void {
   const { problems } = found
   const first = new Map<string, Output>()
   for (const output of outputsOf(drafts)) {
@@ -80,7 +80,7 @@ function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
 
-function sharedText(isSame: boolean, other: string, destination: string, place?: Place): string {
+function sharedText(isSame: boolean, other: string, destination: string, place?: ConfigPlace): string {
   const names = isSame ? 'this file' : `the same file as ${other}`
   const at = place ? ` ${placeText(place)}` : ''
   return `the destination ${destination} writes to ${names}${at}; two destinations need two files`
@@ -99,7 +99,7 @@ function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
   onThisMachine: boolean,
-  { problems, warnings }: Found,
+  { problems, warnings }: FoundProblem,
 ): void {
   if (!definition?.reads || !config) return
   const reads = testOf(definition, config.options, onThisMachine)
@@ -147,7 +147,7 @@ function pathOf({ draft, option }: Output): string[] {
 }
 
 /** Reports why `data_dir` cannot be used. `place`: this option's node, or the whole document if it is not set. */
-export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
+export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: FoundProblem): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
     const text = `${fileText(place, dataDir)} is on ${mount}, a network file system: while it does not respond, the daemon cannot continue; choose a folder on a local disk`

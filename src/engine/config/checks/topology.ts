@@ -4,8 +4,8 @@ import { type Draft, report } from '../component-config.js'
 import { missingOutput, splitInput } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
-import type { Found, Problems } from '../yaml/problems.js'
-import { type Explainer, shown } from './diagnostics.js'
+import type { FoundProblem, Problems } from '../yaml/problems.js'
+import { type Explainer, scalarText } from './diagnostics.js'
 
 /** Longer cycles are shown without their middle part. */
 const SHOWN_STEPS = 10
@@ -20,7 +20,7 @@ interface Edge {
 
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
-  { problems, warnings }: Found,
+  { problems, warnings }: FoundProblem,
   explainer: Explainer,
 ): void {
   const edges = new Map<Draft, Edge[]>()
@@ -38,7 +38,7 @@ export function checkTopology(
       const [id, output] = splitInput(text)
       const to = drafts.get(id)
       if (!to) unknown = true
-      const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
+      const missing = () => `there is no source or processor ${scalarText(node)}${explainer.suggestion(id, readable)}`
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })

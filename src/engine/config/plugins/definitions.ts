@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { CodecDefinition } from '../../../core/codec.js'
 import { type AnyDefinition, CONTRACT } from '../../../core/component.js'
 import type { ModuleExports } from '../../../lib/load-module.js'
-import { ID, KINDS } from '../schema.js'
+import { COMPONENT_ID, KINDS } from '../schema.js'
 
 export interface Definitions {
   readonly components: readonly AnyDefinition[]
@@ -14,7 +14,7 @@ const isStrict = (value: unknown) => {
   const { type, catchall } = (value as z.ZodObject | undefined)?._zod?.def ?? {}
   return type === 'object' && catchall?._zod.def.type === 'never'
 }
-const name = z.string().regex(ID, { error: 'must be made of a-z, 0-9 and _, and begin with a letter' })
+const name = z.string().regex(COMPONENT_ID, { error: 'must be made of a-z, 0-9 and _, and begin with a letter' })
 const sentence = z.string({ error: 'must be a sentence' }).min(1)
 const common = {
   contract: z.literal(CONTRACT),

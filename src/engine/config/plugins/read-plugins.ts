@@ -4,7 +4,7 @@ import type { AnyDefinition } from '../../../core/component.js'
 import { textsOf } from '../yaml/files.js'
 import { readYaml } from '../yaml/load-yaml.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
-import { type Found, Problems } from '../yaml/problems.js'
+import { type FoundProblem, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
@@ -36,7 +36,7 @@ export interface Known {
   readonly codecs: readonly CodecDefinition[] | undefined
 }
 
-export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
+export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: FoundProblem): ServicePlugin[] {
   const nodes = namesIn(serviceOf(root))
   if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)
   return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
@@ -52,7 +52,7 @@ export function withPlugins(
   root: MapNode,
   components: readonly AnyDefinition[],
   plugins: Plugins | undefined,
-  found: Found,
+  found: FoundProblem,
 ): Known {
   const nodes = namesIn(root)
   if (plugins) return added(nodes, ['plugins'], components, plugins, found)
@@ -65,7 +65,7 @@ function added(
   at: readonly string[],
   components: readonly AnyDefinition[],
   plugins: Plugins,
-  { problems, warnings }: Found,
+  { problems, warnings }: FoundProblem,
 ): Known {
   const all = [...components]
   const codecs: CodecDefinition[] = []

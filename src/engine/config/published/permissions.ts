@@ -7,7 +7,7 @@ import { type Reached, textOptions } from '../../../core/options/reach.js'
 import type { AddressRules } from '../../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
 import { Pattern } from '../../../lib/pattern.js'
-import { placeOf, withoutQuery } from '../../../net/urls.js'
+import { urlPlace, withoutQuery } from '../../../net/urls.js'
 import { type Components, componentsOf } from '../inputs.js'
 import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
@@ -101,7 +101,7 @@ const RULES: Record<
  * undefined.
  */
 function literalAddress(url: string): { host: string | undefined; port: number } {
-  const { port } = placeOf(new URL(url))
+  const { port } = urlPlace(new URL(url))
   // The parser normalizes hosts such as 127.1 and LOCALHOST only in http URLs.
   const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')

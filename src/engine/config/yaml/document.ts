@@ -1,5 +1,5 @@
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import { type ConfigNode, type Entry, type Path, type Place, SourceText } from './node.js'
+import { type ConfigNode, type ConfigPlace, type MapEntry, type Path, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected, as in YAML files. */
@@ -18,7 +18,7 @@ export function readDocument(
   const source = new SourceText(name, '')
   let offset = 0
   const read = (value: unknown, path: Path): ConfigNode => {
-    const at: Place = { source, offset: offset++ }
+    const at: ConfigPlace = { source, offset: offset++ }
     if (path.length > MAX_DEPTH) return broken(at, path, `must not be nested deeper than ${MAX_DEPTH} levels`)
     if (typeof value === 'string') return text(at, path, value)
     if (typeof value === 'number' || typeof value === 'boolean' || value === null) return scalar(at, value)
@@ -27,15 +27,15 @@ export function readDocument(
       return { kind: 'list', ...at, flow: true, items, size: sum(items) }
     }
     if (typeof value !== 'object') return broken(at, path, 'is not a value that JSON has')
-    const entries = new Map<string, Entry>()
+    const entries = new Map<string, MapEntry>()
     for (const [key, member] of Object.entries(value)) {
-      const place: Place = { source, offset: offset++ }
+      const place: ConfigPlace = { source, offset: offset++ }
       if (key === '__proto__') problems.add(place, [...path, key], 'is not a possible name')
       else entries.set(key, { key: place, value: read(member, [...path, key]) })
     }
     return { kind: 'map', ...at, flow: true, entries, size: sum([...entries.values()].map(({ value }) => value)) }
   }
-  const text = (at: Place, path: Path, value: string): ConfigNode => {
+  const text = (at: ConfigPlace, path: Path, value: string): ConfigNode => {
     if (typeof env === 'function') return scalar(at, env(value))
     const replaced = isCode(path) ? undefined : replaceVariables(value, env)
     if (!replaced) return scalar(at, value)
@@ -47,14 +47,14 @@ export function readDocument(
       template: replaced.template,
     }
   }
-  const broken = (at: Place, path: Path, message: string): ConfigNode => {
+  const broken = (at: ConfigPlace, path: Path, message: string): ConfigNode => {
     problems.add(at, path, message)
     return scalar(at, null, true)
   }
   return read(document, [])
 }
 
-function scalar(at: Place, value: string | number | boolean | null, broken = false) {
+function scalar(at: ConfigPlace, value: string | number | boolean | null, broken = false) {
   return { kind: 'scalar' as const, ...at, value, environment: undefined, broken, size: 1 }
 }
 

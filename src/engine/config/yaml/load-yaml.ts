@@ -14,7 +14,15 @@ import {
 } from 'yaml'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SECTIONS, SourceText } from './node.js'
+import {
+  type ConfigNode,
+  type ConfigPlace,
+  type MapEntry,
+  type Path,
+  type ScalarNode,
+  SECTIONS,
+  SourceText,
+} from './node.js'
 import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
@@ -145,7 +153,7 @@ class TreeReader {
   }
 
   read(node: ParsedNode | null, path: Path, offset: number): ConfigNode {
-    const at: Place = { source: this.#source, offset: node?.range[0] ?? offset }
+    const at: ConfigPlace = { source: this.#source, offset: node?.range[0] ?? offset }
     if (!node) return scalar(at, null)
     if (path.length > MAX_DEPTH) return this.#broken(at, path, `must not be nested deeper than ${MAX_DEPTH} levels`)
     if (isAlias(node)) return this.#alias(node, path, at)
@@ -159,12 +167,12 @@ class TreeReader {
     return read
   }
 
-  #map(node: YAMLMap.Parsed, path: Path, at: Place): ConfigNode {
-    const entries = new Map<string, Entry>()
+  #map(node: YAMLMap.Parsed, path: Path, at: ConfigPlace): ConfigNode {
+    const entries = new Map<string, MapEntry>()
     let size = 1
     for (const pair of node.items) {
       const name = this.#text(String((pair.key as Scalar).value))
-      const key: Place = { source: this.#source, offset: pair.key.range[0] }
+      const key: ConfigPlace = { source: this.#source, offset: pair.key.range[0] }
       const value = this.read(pair.value, [...path, name], pair.key.range[1])
       size += value.size
       const earlier = entries.get(name)
@@ -180,13 +188,13 @@ class TreeReader {
     return { kind: 'map', ...at, flow: node.flow === true, entries, size }
   }
 
-  #list(node: YAMLSeq.Parsed, path: Path, at: Place): ConfigNode {
+  #list(node: YAMLSeq.Parsed, path: Path, at: ConfigPlace): ConfigNode {
     const items = node.items.map((item, i) => this.read(item as ParsedNode, [...path, i], at.offset))
     const size = items.reduce((sum, item) => sum + item.size, 1)
     return { kind: 'list', ...at, flow: node.flow === true, items, size }
   }
 
-  #scalar(node: Scalar.Parsed, path: Path, at: Place): ConfigNode {
+  #scalar(node: Scalar.Parsed, path: Path, at: ConfigPlace): ConfigNode {
     const value = node.value as ScalarNode['value']
     if (typeof value === 'number' && isRounded(value, node.source)) return this.#broken(at, path, ROUNDED)
     if (typeof value !== 'string') return scalar(at, value)
@@ -202,7 +210,7 @@ class TreeReader {
     }
   }
 
-  #alias(node: Alias.Parsed, path: Path, at: Place): ConfigNode {
+  #alias(node: Alias.Parsed, path: Path, at: ConfigPlace): ConfigNode {
     const name = this.#text(node.source)
     const target = this.#anchors.get(name)
     if (target) {
@@ -218,7 +226,7 @@ class TreeReader {
     return this.#broken(at, path, message)
   }
 
-  #broken(at: Place, path: Path, message: string): ConfigNode {
+  #broken(at: ConfigPlace, path: Path, message: string): ConfigNode {
     this.#problems.add(at, path, message)
     return scalar(at, null, true)
   }
@@ -228,7 +236,7 @@ class TreeReader {
   }
 }
 
-function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNode {
+function scalar(at: ConfigPlace, value: ScalarNode['value'], broken = false): ScalarNode {
   return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
 }
 

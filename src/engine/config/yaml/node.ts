@@ -38,7 +38,7 @@ function lineStarts(text: string): number[] {
   return starts
 }
 
-export interface Place {
+export interface ConfigPlace {
   readonly source: SourceText
   readonly offset: number
 }
@@ -52,7 +52,7 @@ export interface FromEnvironment {
   readonly plain: number | boolean | undefined
 }
 
-interface NodeBase extends Place {
+interface NodeBase extends ConfigPlace {
   /** Number of values in this part of the tree, including the node itself. Each use of an alias counts. */
   readonly size: number
 }
@@ -77,11 +77,11 @@ export interface ListNode extends NodeBase {
 export interface MapNode extends NodeBase {
   readonly kind: 'map'
   readonly flow: boolean
-  readonly entries: ReadonlyMap<string, Entry>
+  readonly entries: ReadonlyMap<string, MapEntry>
 }
 
-export interface Entry {
-  readonly key: Place
+export interface MapEntry {
+  readonly key: ConfigPlace
   readonly value: ConfigNode
 }
 
@@ -99,12 +99,12 @@ export function toValue(node: ConfigNode): unknown {
 export interface Located {
   readonly node: ConfigNode | undefined
   /** The key of `nearest`. Undefined if `nearest` is a list item or the root. */
-  readonly key: Place | undefined
+  readonly key: ConfigPlace | undefined
   /** The node, or its nearest existing parent. */
   readonly nearest: ConfigNode
 }
 
-export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
+export function locate(root: ConfigNode, path: Path, rootKey?: ConfigPlace): Located {
   let nearest = root
   let key = rootKey
   for (const step of path) {
@@ -118,7 +118,7 @@ export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
 }
 
 /** The place to report: the key of a value if the value is empty or begins on a later line, otherwise the value. */
-export function placeOf({ node, key, nearest }: Located): Place {
+export function placeOf({ node, key, nearest }: Located): ConfigPlace {
   if (!key) return nearest
   if (!node) return key
   const empty = node.kind === 'scalar' ? node.value === null && !node.environment : !node.flow
@@ -126,7 +126,7 @@ export function placeOf({ node, key, nearest }: Located): Place {
 }
 
 /** Returns a text such as `at sluice.yaml:3:5`. */
-export function placeText({ source, offset }: Place): string {
+export function placeText({ source, offset }: ConfigPlace): string {
   const { line, column } = source.place(offset)
   return `at ${source.file}:${line}:${column}`
 }
@@ -149,7 +149,7 @@ export function pathText(path: Path): string {
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'plugins', 'tests']
 
 /** Merges the top level of a file into the merged entries of previous files. */
-export function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
+export function mergeInto(merged: Map<string, MapEntry>, file: MapNode, problems: Problems): void {
   for (const [name, entry] of file.entries) {
     const earlier = merged.get(name)
     if (!earlier) {

@@ -1,7 +1,7 @@
 import { ConfigError, formatProblem, type Problem } from '../../../core/errors.js'
-import { type Path, type Place, pathText } from './node.js'
+import { type ConfigPlace, type Path, pathText } from './node.js'
 
-export interface Found {
+export interface FoundProblem {
   readonly problems: Problems
   readonly warnings: Problems
 }
@@ -27,7 +27,7 @@ export class Problems {
   }
 
   /** `unusable`: see Problem. */
-  add(at: Place, path: Path, message: string, unusable?: string): void {
+  add(at: ConfigPlace, path: Path, message: string, unusable?: string): void {
     if (this.#found.size >= this.#most) throw new ConfigError(this.list(), [], Math.max(this.#least, this.#most + 1))
     const { file } = at.source
     const problem = {

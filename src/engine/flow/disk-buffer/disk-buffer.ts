@@ -14,8 +14,8 @@ import type { DiskAllowance } from '../disk-allowance.js'
 import type { FateObserver } from '../fates.js'
 import type { BufferFolder } from './files.js'
 import { type ReadProblems, RecordLog } from './log.js'
-import { type Downstream, Reading } from './reading.js'
-import { type Arrival, Encoding } from './record.js'
+import { BufferReading, type Downstream } from './reading.js'
+import { type Arrival, RecordEncoder } from './record.js'
 import { recover, setAside } from './recovery.js'
 import { type BufferMetrics, BufferReport } from './report.js'
 import { unsettled } from './segments.js'
@@ -89,9 +89,9 @@ export class DiskBuffer extends BatchQueue {
   readonly #report: BufferReport
   readonly #records: RecordLog
   readonly #settlement: Settlement
-  readonly #reading: Reading
+  readonly #reading: BufferReading
   #running: Promise<void> | undefined
-  readonly #encoding: Encoding
+  readonly #encoding: RecordEncoder
   observer: FateObserver | undefined
   /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
@@ -115,10 +115,10 @@ export class DiskBuffer extends BatchQueue {
     this.#memory = memory
     this.#report = new BufferReport(context)
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
-    this.#encoding = new Encoding(segmentBytes, context.keepsIds === true)
+    this.#encoding = new RecordEncoder(segmentBytes, context.keepsIds === true)
     this.#records = new RecordLog(folder, found, segmentBytes, this.#readProblems())
     this.#settlement = new Settlement(context, found, this.#records, () => this.advance())
-    this.#reading = new Reading(this.#records, this.#settlement, this.#report, wanted, memory.held)
+    this.#reading = new BufferReading(this.#records, this.#settlement, this.#report, wanted, memory.held)
     const { events, bytes } = this.#records.amount
     counters.arrived(events, bytes)
     counters.took(events, bytes)

@@ -2,7 +2,7 @@ import type { Linked } from '../../../lib/linked-list.js'
 import type { LogPosition } from './segments.js'
 
 /** A reading position: before a record, or within damaged data. */
-export interface Cursor {
+export interface RecordCursor {
   readonly segment: number
   readonly offset: number
 }
@@ -15,11 +15,11 @@ export interface Incoming extends Linked<Incoming> {
   /** How many events at the beginning of the record do not count, since an earlier run settled these events. */
   readonly skipped?: number
   /** Where the record begins in its segment. */
-  readonly start: Cursor
+  readonly start: RecordCursor
   /**
    * Where reading continues: after the record, or at the start of the record if some of its events remain to be read.
    */
-  readonly cursor: Cursor
+  readonly cursor: RecordCursor
   /** Whether this empty record stands for records that an earlier run settled. */
   readonly isSettled?: boolean
   /** Releases the record's memory if it is pooled. Call it once, when the record is no longer needed. */

@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { type BufferFile, type BufferFolder, retried } from './files.js'
-import type { Cursor, Range } from './incoming.js'
+import type { Range, RecordCursor } from './incoming.js'
 import type { LogPosition, Segments } from './segments.js'
 
 /** The recovered contents of a buffer's folder, ready for reading and writing. */
@@ -10,7 +10,7 @@ export interface Recovered {
   readonly segments: Segments
   readonly ledger: LedgerFound
   /** Where reading resumes. Everything before it is settled. */
-  readonly settled: Cursor & LogPosition
+  readonly settled: RecordCursor & LogPosition
   /** Settled ranges after `settled`, in order. */
   readonly ahead: readonly Range[]
   readonly end: LogPosition
@@ -29,7 +29,7 @@ export const MOST_RANGES = 20
 
 export interface LedgerState {
   /** Everything before this place is settled. The place may lie within the record at the cursor. */
-  readonly settled: Cursor & LogPosition
+  readonly settled: RecordCursor & LogPosition
   /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
   /** The place after the last record that was safe on disk when this state was saved. */

@@ -3,16 +3,16 @@ import { freeChunk, holdChunk, takeChunk } from '../../../lib/lines/chunk-pool.j
 import { LinkedList } from '../../../lib/linked-list.js'
 import type { Amount } from '../counters.js'
 import type { BufferFile, BufferFolder } from './files.js'
-import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Incoming, Range, RecordCursor } from './incoming.js'
 import type { Recovered } from './ledger.js'
 import {
   HEAD_SIZE,
-  type Head,
   isWhole,
   type LogPosition,
-  MARK,
   placeAfter,
-  readHead,
+  RECORD_MARK,
+  type RecordHead,
+  readRecordHead,
   type Segment,
   type Segments,
   seal,
@@ -40,7 +40,7 @@ export class SegmentReader {
   readonly #folder: BufferFolder
   readonly #segments: Segments
   readonly #problems: ReadProblems
-  #cursor: Cursor
+  #cursor: RecordCursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
   /** The chunk that holds the bytes of the last read. */
   #chunk = NOTHING
@@ -51,14 +51,14 @@ export class SegmentReader {
   #damagedFrom = -1
   #stopped = false
 
-  constructor(folder: BufferFolder, segments: Segments, cursor: Cursor, problems: ReadProblems) {
+  constructor(folder: BufferFolder, segments: Segments, cursor: RecordCursor, problems: ReadProblems) {
     this.#folder = folder
     this.#segments = segments
     this.#cursor = cursor
     this.#problems = problems
   }
 
-  get cursor(): Cursor {
+  get cursor(): RecordCursor {
     return this.#cursor
   }
 
@@ -69,7 +69,7 @@ export class SegmentReader {
     return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
   }
 
-  moveTo(cursor: Cursor): void {
+  moveTo(cursor: RecordCursor): void {
     this.#cursor = cursor
   }
 
@@ -150,9 +150,9 @@ export class SegmentReader {
     else this.#damagedFrom = 0
   }
 
-  async #headAt(segment: Segment, offset: number): Promise<Head | undefined> {
+  async #headAt(segment: Segment, offset: number): Promise<RecordHead | undefined> {
     if (offset + HEAD_SIZE > segment.end) return undefined
-    return readHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
+    return readRecordHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
   }
 
   /** Skips damaged data up to the next mark. */
@@ -160,14 +160,14 @@ export class SegmentReader {
     const { offset } = this.#cursor
     if (this.#damagedFrom < 0) this.#damagedFrom = offset
     for (let at = offset + 1; at < segment.end; ) {
-      const bytes = await this.#bytesAt(segment, at, Math.min(MARK.length, segment.end - at))
-      const found = bytes.indexOf(MARK)
+      const bytes = await this.#bytesAt(segment, at, Math.min(RECORD_MARK.length, segment.end - at))
+      const found = bytes.indexOf(RECORD_MARK)
       if (found >= 0) {
         this.#cursor = { segment: segment.number, offset: at + found }
         return
       }
       // The last bytes of this read may be the beginning of a mark.
-      at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - MARK.length + 1
+      at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - RECORD_MARK.length + 1
     }
     this.#cursor = { segment: segment.number, offset: segment.end }
   }

@@ -21,7 +21,7 @@ export interface Downstream {
 }
 
 /** The reading side of a buffer: decodes records to batches and passes them on at the pace of the consumer. */
-export class Reading {
+export class BufferReading {
   readonly #records: RecordLog
   readonly #settlement: Settlement
   readonly #report: BufferReport

@@ -2,26 +2,26 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { type BufferFolder, isFinal, retried } from './files.js'
-import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Incoming, Range, RecordCursor } from './incoming.js'
 import type { Recovered } from './ledger.js'
 import { readLedger, removeLedger } from './ledger.js'
 import { SegmentReader } from './log.js'
 import {
   FORMAT,
-  formatOf,
   HEAD_SIZE,
   type LogPosition,
   placeAfter,
-  readHead,
+  readRecordHead,
   type Segment,
   Segments,
+  segmentFormat,
   segmentName,
   segmentNumber,
   TITLE,
 } from './segments.js'
 
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
-const START: Cursor = { segment: 0, offset: 0 }
+const START: RecordCursor = { segment: 0, offset: 0 }
 
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
@@ -87,8 +87,8 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
     segment.end = await file.size()
     const start = Buffer.alloc(TITLE.length + HEAD_SIZE)
     await file.read(start, 0)
-    refuseNewer(formatOf(start.subarray(0, TITLE.length)), FORMAT)
-    segment.first = readHead(start, TITLE.length)?.place
+    refuseNewer(segmentFormat(start.subarray(0, TITLE.length)), FORMAT)
+    segment.first = readRecordHead(start, TITLE.length)?.place
   } finally {
     await file.close().catch(() => {})
   }
@@ -191,7 +191,7 @@ async function firstPlace(
   segments: Segments,
   end: LogPosition,
   leaveOut: LeaveOut,
-): Promise<Cursor & LogPosition> {
+): Promise<RecordCursor & LogPosition> {
   const reader = readerOf(folder, segments, leaveOut)
   try {
     const first = await reader.next(ANYWHERE)

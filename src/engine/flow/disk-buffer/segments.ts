@@ -13,7 +13,7 @@ import { type Amount, add } from '../counters.js'
 
 export const HEAD_SIZE = 40
 /** Bytes that do not occur in text, because UTF-8 never contains 0xf5 or 0xff. */
-export const MARK = Buffer.from([0xf5, 0x52, 0x45, 0xff])
+export const RECORD_MARK = Buffer.from([0xf5, 0x52, 0x45, 0xff])
 
 /** A place in the history of a buffer: how many events and bytes were ever put in before it. */
 export interface LogPosition {
@@ -21,7 +21,7 @@ export interface LogPosition {
   readonly byte: number
 }
 
-export interface Head {
+export interface RecordHead {
   readonly place: LogPosition
   readonly events: number
   readonly bytes: number
@@ -30,7 +30,7 @@ export interface Head {
   readonly checksum: number
 }
 
-export function placeAfter({ place, events, bytes }: Pick<Head, 'place' | 'events' | 'bytes'>): LogPosition {
+export function placeAfter({ place, events, bytes }: Pick<RecordHead, 'place' | 'events' | 'bytes'>): LogPosition {
   return { event: place.event + events, byte: place.byte + bytes }
 }
 
@@ -44,7 +44,7 @@ export function unsettled(from: LogPosition, to: LogPosition, settled: readonly 
 /** Writes the header into the first bytes of `framed`. The record is already in `framed`, after those bytes. */
 export function seal(framed: Buffer, place: LogPosition, events: number, bytes: number): void {
   const record = framed.subarray(HEAD_SIZE)
-  MARK.copy(framed)
+  RECORD_MARK.copy(framed)
   framed.writeUInt32LE(crc32(record), 8)
   framed.writeUInt32LE(record.length, 12)
   framed.writeUInt32LE(events, 16)
@@ -55,8 +55,12 @@ export function seal(framed: Buffer, place: LogPosition, events: number, bytes: 
 }
 
 /** The header at `at`; undefined if it is missing or damaged. */
-export function readHead(bytes: Buffer, at: number): Head | undefined {
-  if (at + HEAD_SIZE > bytes.length || bytes.compare(MARK, 0, MARK.length, at, at + MARK.length) !== 0) return undefined
+export function readRecordHead(bytes: Buffer, at: number): RecordHead | undefined {
+  if (
+    at + HEAD_SIZE > bytes.length ||
+    bytes.compare(RECORD_MARK, 0, RECORD_MARK.length, at, at + RECORD_MARK.length) !== 0
+  )
+    return undefined
   if (bytes.readUInt32LE(at + 4) !== crc32(bytes.subarray(at + 8, at + HEAD_SIZE))) return undefined
   return {
     checksum: bytes.readUInt32LE(at + 8),
@@ -67,7 +71,7 @@ export function readHead(bytes: Buffer, at: number): Head | undefined {
   }
 }
 
-export function isWhole({ size, checksum }: Head, record: Buffer): boolean {
+export function isWhole({ size, checksum }: RecordHead, record: Buffer): boolean {
   return record.length === size && crc32(record) === checksum
 }
 
@@ -87,7 +91,7 @@ export const FORMAT = 1
 export const TITLE = Buffer.from(`sluice buffer ${FORMAT}\n`)
 
 /** The format version in a segment's title; undefined if the file is not a segment. */
-export function formatOf(title: Buffer): number | undefined {
+export function segmentFormat(title: Buffer): number | undefined {
   const digit = /^sluice buffer (\d)\n$/.exec(title.toString('latin1'))?.[1]
   return digit === undefined ? undefined : Number(digit)
 }

@@ -2,7 +2,7 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import type { Amount } from '../counters.js'
 import { LowWaterMark } from '../low-water-mark.js'
 import type { DiskBufferContext } from './disk-buffer.js'
-import type { Cursor, Incoming, Range } from './incoming.js'
+import type { Incoming, Range, RecordCursor } from './incoming.js'
 import type { Recovered } from './ledger.js'
 import { Ledger, type LedgerState, MOST_RANGES } from './ledger.js'
 import type { RecordLog } from './log.js'
@@ -34,7 +34,7 @@ export class Settlement {
   readonly #records: RecordLog
   readonly #freed: () => void
   readonly #ledger: Ledger
-  readonly #taken: LowWaterMark<Cursor & LogPosition>
+  readonly #taken: LowWaterMark<RecordCursor & LogPosition>
   /** Settled ranges of records whose other events were given back. */
   readonly #partly: Range[] = []
   #dirty = false

@@ -2,7 +2,15 @@ import { errorCode } from '../../../core/errors.js'
 import { NewerFormat } from '../../../core/unreadable.js'
 import type { Amount } from '../counters.js'
 import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
-import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
+import {
+  HEAD_SIZE,
+  isWhole,
+  type LogPosition,
+  placeAfter,
+  RECORD_MARK,
+  readRecordHead,
+  seal,
+} from '../disk-buffer/segments.js'
 
 /**
  * The file of an object in a spool: a title, a record with the facts about the object, and one record for each write.
@@ -30,7 +38,7 @@ interface Piece {
   readonly size: number
 }
 
-export interface Survey {
+export interface ObjectSurvey {
   /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
@@ -53,7 +61,7 @@ const LONGEST_NOTE = 4096
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
 
-export const nameOf = (id: string) => `${id}.object`
+export const objectName = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
 /** Whether the object with this file name may have been sent. If so, nothing may be appended to the object. */
 export const isClosed = (name: string) => name.endsWith('.closed')
@@ -69,7 +77,11 @@ export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
  * Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. The memory of these ids is
  * overwritten when the next record is read.
  */
-export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
+export async function survey(
+  file: BufferFile,
+  size: number,
+  onIds: (ids: Buffer) => void = () => {},
+): Promise<ObjectSurvey> {
   const read = async (at: number, length: number) => {
     const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
     return bytes.subarray(0, await file.read(bytes, at))
@@ -90,7 +102,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   let end = 0
   let total = 0
   for (let at = TITLE.length; at < size; ) {
-    const head = readHead(await read(at, HEAD_SIZE), 0)
+    const head = readRecordHead(await read(at, HEAD_SIZE), 0)
     const content = at + HEAD_SIZE
     if (head && head.place.event >= last.to.event) last = { from: head.place, to: placeAfter(head) }
     if (!head || content + head.size > size) {
@@ -153,7 +165,7 @@ export async function readIds(folder: BufferFolder, name: string): Promise<Buffe
   try {
     const bytes = Buffer.alloc(await file.size())
     await file.read(bytes, 0)
-    const head = readHead(bytes, 0)
+    const head = readRecordHead(bytes, 0)
     const record = bytes.subarray(HEAD_SIZE)
     const all: Buffer[] = []
     if (!head || !isWhole(head, record)) return all
@@ -175,7 +187,7 @@ async function nextMark(
   size: number,
 ): Promise<number> {
   for (let at = from; at < size; at += WINDOW) {
-    const found = (await read(at, WINDOW + MARK.length - 1)).indexOf(MARK)
+    const found = (await read(at, WINDOW + RECORD_MARK.length - 1)).indexOf(RECORD_MARK)
     if (found >= 0) return at + found
   }
   return size
@@ -219,7 +231,7 @@ export class ObjectFile {
   static found(
     folder: BufferFolder,
     name: string,
-    { size, end, place, facts }: Survey & { facts: ObjectFacts },
+    { size, end, place, facts }: ObjectSurvey & { facts: ObjectFacts },
     openedAt: number,
   ): ObjectFile {
     const file = new ObjectFile(folder, name, facts, openedAt)

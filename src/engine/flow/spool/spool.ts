@@ -8,7 +8,16 @@ import { formatSize } from '../../../lib/units.js'
 import { type Amount, add } from '../counters.js'
 import { type BufferFolder, retried } from '../disk-buffer/files.js'
 import { KnownIds, writtenAt } from './ids.js'
-import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, survey, writeIds } from './object-file.js'
+import {
+  isClosed,
+  isObject,
+  type ObjectFacts,
+  ObjectFile,
+  objectName,
+  readIds,
+  survey,
+  writeIds,
+} from './object-file.js'
 import type { SpoolReport } from './spool-report.js'
 
 /**
@@ -22,7 +31,7 @@ const READ_AGAIN_MS = 600_000
 const SENT = /\.sent$/
 
 /** Maximum number of open objects. To open another object, the least recently written object is closed. */
-export const MOST_OPEN = 500
+export const MOST_OBJECTS = 500
 /** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
 const BLOCK = 4096
@@ -218,14 +227,14 @@ export class ObjectSpool implements Spool {
     }
     if (!file) {
       const [first] = this.#idle
-      if (first && this.#open.size >= MOST_OPEN) {
-        report.crowded(MOST_OPEN)
+      if (first && this.#open.size >= MOST_OBJECTS) {
+        report.crowded(MOST_OBJECTS)
         this.#close(first)
       }
       if (!this.#hasFolder) await folder.make()
       this.#hasFolder = true
       const id = newReading()
-      file = new ObjectFile(folder, nameOf(id), factsOf(id), clock.now())
+      file = new ObjectFile(folder, objectName(id), factsOf(id), clock.now())
     }
     this.#put(file)
     file.isBusy = true

@@ -8,7 +8,7 @@ import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
 import { encodeIds } from './ids.js'
 import { framed, type ObjectFile } from './object-file.js'
-import { MOST_OPEN, ObjectSpool } from './spool.js'
+import { MOST_OBJECTS, ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
@@ -67,7 +67,7 @@ export async function compress(content: Buffer, compression: Exclude<Compression
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>
-  readonly mostPartitions = MOST_OPEN
+  readonly mostPartitions = MOST_OBJECTS
   readonly #spool: ObjectSpool
   readonly #format: ObjectFormat
   readonly #store: ObjectStore

@@ -2,7 +2,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 // Loads all codecs, since rejected events may name any.
 import '../../../core/codecs/list.js'
-import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import { TEXT_LINES } from '../../../core/codecs/text.js'
 import { type AnyDefinition, defineSource } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
@@ -120,7 +120,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     examples: [{ title: 'Dead letters', yaml: '' }],
     create: (_options, context) => ({
       async run(out, signal) {
-        const { wanted } = context.origin(PLAIN_TEXT)
+        const { wanted } = context.origin(TEXT_LINES)
         // Called only because it reports damaged positions and sets their file aside.
         context.checkpoints.read()
         context.checkpoints.provide(() => ({ done: progress.done }))

@@ -2,7 +2,7 @@ import type { Codec } from '../../../core/codec.js'
 import { eventText } from '../../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { codecOf } from '../../../core/codecs/loaded.js'
-import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import { TEXT_LINES } from '../../../core/codecs/text.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { partialMark } from '../../../core/event/event.js'
@@ -144,7 +144,7 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   const { message, raw } = event
   if (line === undefined) return { codec: JSON_OBJECTS }
   if (line === 'message')
-    return typeof message === 'string' ? { bytes: Buffer.from(message), codec: PLAIN_TEXT } : undefined
+    return typeof message === 'string' ? { bytes: Buffer.from(message), codec: TEXT_LINES } : undefined
   const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
   if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
   if (typeof line !== 'object' || line === null) return undefined
@@ -161,7 +161,7 @@ const FORMERLY_RAW = 'syslog'
 
 /** The codec of a line that is not UTF-8: `text` if the message is the line, `json` for an object, else `syslog`. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
-  if (message === bytes.toString()) return PLAIN_TEXT
+  if (message === bytes.toString()) return TEXT_LINES
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!
 }
 

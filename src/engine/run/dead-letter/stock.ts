@@ -17,7 +17,7 @@ const POSITIONS = join('checkpoints', `${SOURCE}.json`)
  */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 /** All files with rejected events of the dead-letter file `path`. */
-export function filesOf(path: string): string[] {
+export function deadLetterFiles(path: string): string[] {
   const folder = folderOf(path)
   return [path, recordsIn(folder), mergingIn(folder), join(folder, 'dead-letter', basename(path))]
 }
@@ -91,7 +91,7 @@ export class DeadLetterStock {
     // An error may mean no more than that another process is changing the file.
     const done = await doneIn(folder).catch(() => 0)
     const counted = new Map<string, Counted>()
-    for (const path of filesOf(this.#path)) {
+    for (const path of deadLetterFiles(this.#path)) {
       const known = this.#counted?.get(path)
       try {
         counted.set(path, await count(path, path === recordsIn(folder) ? done : 0, known))

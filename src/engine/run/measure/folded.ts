@@ -10,7 +10,7 @@ const LINE = 500
 const LEAST_LINES = 11
 
 /** The approximate number of lines of a component in a scrape. */
-export function linesOf({ discards, aside, failures, series, histograms }: ComponentCounters): number {
+export function scrapeLines({ discards, aside, failures, series, histograms }: ComponentCounters): number {
   let lines = LEAST_LINES
   const add = (...texts: readonly string[]) => {
     lines += 1 + Math.floor(texts.reduce((length, text) => length + text.length, 0) / LINE)

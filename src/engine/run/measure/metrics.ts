@@ -38,13 +38,13 @@ const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 /** How long a scrape waits for values from disk. After that, it shows the previous values. */
 const REFRESH_MS = 1000
 
-export type Format = 'text' | 'openmetrics'
+export type ScrapeFormat = 'text' | 'openmetrics'
 
 /** Copied from prom-client, which is loaded only when needed. */
 export const CONTENT_TYPES = {
   text: 'text/plain; version=0.0.4; charset=utf-8',
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
-} as const satisfies Record<Format, RegistryContentType>
+} as const satisfies Record<ScrapeFormat, RegistryContentType>
 
 /** Maximum number of remembered metric families of components. Users and plugins choose names, so there may be many. */
 const MOST_KNOWN = 1000
@@ -137,7 +137,7 @@ class Family {
   }
 
   /** Converts the family to a metric for a registry. Each family is written in its own event loop turn. */
-  asMetric(format: Format, turn: () => Promise<void>): Metric {
+  asMetric(format: ScrapeFormat, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
       await turn()
@@ -263,11 +263,11 @@ export class Metrics extends ComponentSet {
   }
 
   /** The response to a scrape. Calls during a rendering share the next response, which is rendered afterwards. */
-  render(format: Format = 'text'): Promise<Buffer> {
+  render(format: ScrapeFormat = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
 
-  async #render(format: Format): Promise<Buffer> {
+  async #render(format: ScrapeFormat): Promise<Buffer> {
     await this.refresh(REFRESH_MS)
     const { Registry, registry: ofProcess } = await this.measureProcess()
     const registry = new Registry<RegistryContentType>()
@@ -297,7 +297,7 @@ export class Metrics extends ComponentSet {
     })
   }
 
-  async #ofComponents(format: Format): Promise<Iterable<Family>> {
+  async #ofComponents(format: ScrapeFormat): Promise<Iterable<Family>> {
     // Components that had the same id but different types share the series without a type label.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     if (this.#known.size > MOST_KNOWN)
@@ -344,7 +344,7 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
+  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: ScrapeFormat): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {
       if (!all[0]) continue
@@ -393,7 +393,7 @@ async function measureProcess() {
 }
 
 /** The metrics of the process, except metrics that cannot be read now. */
-async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
+async function familiesOf(process: Registry, format: ScrapeFormat): Promise<Family[]> {
   for (const name of FROM_PROC) (process.getSingleMetric(name) as Gauge | undefined)?.remove()
   return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
     const family = new Family(name, { help, type: String(type) as About['type'] }, false)
@@ -407,7 +407,7 @@ async function familiesOf(process: Registry, format: Format): Promise<Family[]> 
 }
 
 /** The upper bound of a histogram bucket as a label. In OpenMetrics, it must be a float such as 1.0. */
-function bound(value: number, format: Format): string {
+function bound(value: number, format: ScrapeFormat): string {
   if (!Number.isFinite(value)) return '+Inf'
   return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)
 }

@@ -1,6 +1,6 @@
 import { type Amount, add, type ComponentCounters, type ComponentSet, GIVEN_BACK, sum } from '../../flow/counters.js'
 import { type CounterSnapshot, type SeriesSnapshot, snapshotOf } from './counter-snapshot.js'
-import { folded, linesOf, OTHER } from './folded.js'
+import { folded, OTHER, scrapeLines } from './folded.js'
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
@@ -82,7 +82,7 @@ export class MirroredCounters {
 
   #bound(key: string, mirror: Mirror): void {
     const { group, all, full } = this.#bounds
-    this.#count(mirror, linesOf(mirror.counters))
+    this.#count(mirror, scrapeLines(mirror.counters))
     const lines = this.#groups.get(mirror.group)!
     const isFull = () => lines.lines > group
     if (!isFull() && this.#lines <= all) return
@@ -125,7 +125,7 @@ export class MirroredCounters {
       if (!has(mirror.id)) continue
       mirror.ended()
       if (mirror.isFolded) this.#remove(key, mirror)
-      else this.#count(mirror, linesOf(mirror.counters))
+      else this.#count(mirror, scrapeLines(mirror.counters))
     }
   }
 

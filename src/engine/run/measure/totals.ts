@@ -35,7 +35,7 @@ export interface Totals {
 
 export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
 
-export interface Counted {
+export interface TotalsParts {
   /** The counters of all components that existed, by id. */
   readonly components: ReadonlyMap<string, ComponentCounters>
   /** From `noteHeld`. */
@@ -63,7 +63,7 @@ export function noteHeld(
   }
 }
 
-export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }: Counted): Totals {
+export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }: TotalsParts): Totals {
   const delivered: Record<string, number> = {}
   const discarded: Record<string, Record<string, number>> = {}
   const emitted: Record<string, number> = {}

@@ -6,7 +6,7 @@ import { errorText, isMissing } from '../../../core/errors.js'
 import { type Components, componentsOf } from '../../config/inputs.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { DeadLetterStock, filesOf, folderOf } from '../dead-letter/stock.js'
+import { DeadLetterStock, deadLetterFiles, folderOf } from '../dead-letter/stock.js'
 
 /**
  * The data of components in data_dir. Data is orphaned if its component is no longer configured, or is configured
@@ -49,7 +49,7 @@ export function pathOf(dataDir: string, kind: DataKind, id: string): string {
   return join(dataDir, folder, `${encodeURIComponent(id)}${suffix}`)
 }
 
-export const nameOf = (kind: DataKind) => KINDS[kind].what
+export const dataName = (kind: DataKind) => KINDS[kind].what
 
 export function kindsOf({ kind, options, onError, delivery, definition }: ComponentConfig): DataKind[] {
   const { persist } = options as { persist?: boolean }
@@ -107,7 +107,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
   try {
     const files =
       kind === 'dead_letters'
-        ? filesOf(path)
+        ? deadLetterFiles(path)
         : kind === 'checkpoint'
           ? partsOf(stored)
           : (await readdir(path)).map(name => join(path, name))
@@ -134,7 +134,10 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
   } catch (error) {
     if (isMissing(error)) return undefined
     // Unreadable data may contain events, so it counts as an orphan and is kept.
-    log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
+    log.warn(
+      { path, error: errorText(error) },
+      `cannot read the ${dataName(kind)} of a component that is not configured`,
+    )
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }
   }

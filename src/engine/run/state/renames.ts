@@ -10,7 +10,7 @@ import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { holdsNothing } from '../../flow/spool/object-file.js'
 import { folderOf } from '../dead-letter/stock.js'
 import { lockDataDir } from './data-dir.js'
-import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
+import { type DataKind, dataName, kindsOf, pathOf } from './inventory.js'
 
 /**
  * Moves the data of a renamed component (`renamed_from`) to its new id. Never replaces data of the new id. A crash
@@ -48,11 +48,11 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
       if (kind === 'spool' && existsSync(old) && (await holdsNothing(folderOnDisk(own))))
         await rm(own, { recursive: true, force: true })
       if (await (kind === 'dead_letters' ? moveAllLetters(dataDir, from, to) : move(old, own)))
-        log.info(fields, `took over the ${nameOf(kind)} of the renamed component`)
+        log.info(fields, `took over the ${dataName(kind)} of the renamed component`)
     } catch (error) {
       log.error(
         { code: 'SLUICE_NOT_CARRIED_OVER', ...fields, error: errorText(error) },
-        `cannot take over the ${nameOf(kind)} of the renamed component; retrying at the next start or reload`,
+        `cannot take over the ${dataName(kind)} of the renamed component; retrying at the next start or reload`,
       )
     }
   }

@@ -1,7 +1,7 @@
 import fs, { type BigIntStats, type Dirent, type Stats } from 'node:fs'
 import { systemClock } from '../../time.js'
 import { type FileSystems, fileSystems, SilentFileSystem } from './file-systems.js'
-import type { Answer, EntryKind } from './messages.js'
+import type { DiskAnswer, EntryKind } from './messages.js'
 import { FsThread } from './thread.js'
 
 /**
@@ -75,7 +75,7 @@ class Guard {
     await this.#begin()?.ready
   }
 
-  call(mount: string, name: Name, args: readonly unknown[]): Answer {
+  call(mount: string, name: Name, args: readonly unknown[]): DiskAnswer {
     if (this.systems.isSilent(mount)) throw new SilentFileSystem(mount)
     const what = `${name} ${args[0]}`
     const stuck = [...this.#stuck].filter(one => one.mount === mount)
@@ -219,7 +219,7 @@ export const realpathSync = guarded<(path: string) => string>('realpathSync')
 export const readlinkSync = guarded<(path: string) => string>('readlinkSync')
 export const readdirSync = guarded<{
   (path: string): string[]
-  (path: string, options: { withFileTypes: true }): Entry[]
+  (path: string, options: { withFileTypes: true }): FolderEntry[]
 }>('readdirSync')
 
 export function openSync(path: string, flags: number): number {
@@ -273,9 +273,9 @@ export function closeLater(fd: number): void {
   else void guard.close(fd, mount)
 }
 
-export type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isSymbolicLink'>
+export type FolderEntry = Pick<Dirent, 'name' | 'isDirectory' | 'isSymbolicLink'>
 
-function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKind }): Entry {
+function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKind }): FolderEntry {
   return {
     name,
     isDirectory: () => kind === 'folder',
@@ -283,7 +283,7 @@ function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKi
   }
 }
 
-function resultOf(answer: Answer): unknown {
+function resultOf(answer: DiskAnswer): unknown {
   if ('error' in answer) {
     const { message, ...rest } = answer.error
     throw Object.assign(new Error(message), rest)

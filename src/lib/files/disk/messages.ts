@@ -1,7 +1,7 @@
 /** Messages between FsThread (thread.ts) and its worker thread (worker.ts). */
 
 /** A call of a node:fs function; `readSync` takes a descriptor, a length and an offset. */
-export interface Call {
+export interface DiskCall {
   readonly name: string
   readonly args: readonly unknown[]
 }
@@ -11,7 +11,7 @@ export const WAITING = 0
 export const DONE = 1
 export const GIVEN_UP = 2
 
-export type Answer =
+export type DiskAnswer =
   /** The bytes, for `readSync`. */
   | { readonly result: unknown }
   /** The numbers of a Stats or BigIntStats; undefined if the file does not exist. */

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads'
-import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './messages.js'
+import { type DiskAnswer, type DiskCall, DONE, GIVEN_UP, WAITING } from './messages.js'
 
 const START_MS = 5000
 
@@ -35,11 +35,11 @@ export class FsThread {
   }
 
   /** Returns the answer; undefined after a timeout. Do not use the thread again after a timeout. */
-  call(call: Call, ms: number): Answer | undefined {
+  call(call: DiskCall, ms: number): DiskAnswer | undefined {
     if (!this.#isDone(START_MS)) return undefined
     Atomics.store(this.#flag, 0, WAITING)
     this.#port.postMessage(call)
-    return this.#isDone(ms) ? (receiveMessageOnPort(this.#port)!.message as Answer) : undefined
+    return this.#isDone(ms) ? (receiveMessageOnPort(this.#port)!.message as DiskAnswer) : undefined
   }
 
   #isDone(ms: number): boolean {

@@ -1,13 +1,13 @@
 import fs, { type Dirent } from 'node:fs'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { type Answer, type Call, DONE, type EntryKind, GIVEN_UP, WAITING } from './messages.js'
+import { type DiskAnswer, type DiskCall, DONE, type EntryKind, GIVEN_UP, WAITING } from './messages.js'
 
 /** The worker thread of FsThread (thread.ts): makes one synchronous call at a time, however long it takes. */
 
 const { port, flag } = workerData as { port: MessagePort; flag: Int32Array }
 const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>
 
-port.on('message', (call: Call) => {
+port.on('message', (call: DiskCall) => {
   const answer = answerOf(call)
   port.postMessage(answer)
   if (isAwaited()) return
@@ -24,7 +24,7 @@ function isAwaited(): boolean {
   return was !== GIVEN_UP
 }
 
-function answerOf({ name, args }: Call): Answer {
+function answerOf({ name, args }: DiskCall): DiskAnswer {
   try {
     if (name === 'readSync') return read(...(args as [number, number, number]))
     const result = calls[name]!(...args)
@@ -37,7 +37,7 @@ function answerOf({ name, args }: Call): Answer {
   }
 }
 
-function read(fd: number, length: number, at: number): Answer {
+function read(fd: number, length: number, at: number): DiskAnswer {
   const bytes = new Uint8Array(length)
   return { result: bytes.slice(0, fs.readSync(fd, bytes, 0, length, at)) }
 }

@@ -7,7 +7,7 @@ import { aborted, deadline } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
-import { Answers, text } from './answers/answers.js'
+import { Answers, headerText } from './answers/answers.js'
 import { bodyJson, drain, shortBody } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
@@ -112,7 +112,7 @@ export class HttpDestination implements Destination {
     const takes =
       this.#takes(answer.statusCode) &&
       (!answerList?.isWhole || said.startsWith('{')) &&
-      (!success || (content && success(content, text(answer.headers['content-type']) ?? '')))
+      (!success || (content && success(content, headerText(answer.headers['content-type']) ?? '')))
     if (takes || (answer.statusCode === status && says.test(said))) {
       const { server, note, problem } = await this.#inspect(signal)
       if (problem !== undefined) throw new DeliveryError(problem, { failure: 'hold', reason: 'inspected' })
@@ -153,7 +153,7 @@ export class HttpDestination implements Destination {
     let answer: Answer | undefined
     try {
       answer = await this.#send(head, method, headers, content, signal)
-      const requestId = text(answer.headers['x-request-id'])
+      const requestId = headerText(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
@@ -195,12 +195,12 @@ export class HttpDestination implements Destination {
     await drain(body)
     const fields = {
       url: place,
-      request_id: text(headers['x-request-id']),
-      subject: text(headers['x-auth-subject-id']),
-      account: text(headers['x-auth-account-id']),
-      account_short_id: text(headers['x-auth-account-short-id']),
-      enterprise: text(headers['x-auth-enterprise-id']),
-      access_type: text(headers['x-auth-access-type']),
+      request_id: headerText(headers['x-request-id']),
+      subject: headerText(headers['x-auth-subject-id']),
+      account: headerText(headers['x-auth-account-id']),
+      account_short_id: headerText(headers['x-auth-account-short-id']),
+      enterprise: headerText(headers['x-auth-enterprise-id']),
+      access_type: headerText(headers['x-auth-access-type']),
     }
     this.#context.log.info(fields, 'destination accepts the access key')
   }

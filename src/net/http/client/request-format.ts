@@ -2,7 +2,7 @@ import type { Encoded } from '../../../core/codecs/encode.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Template } from '../../../core/template.js'
-import type { Entry } from './answers/divided.js'
+import type { EventResult } from './answers/divided.js'
 
 /**
  * What a type of HTTP destination adds to the client: URL, content and the interpretation of responses.
@@ -101,5 +101,5 @@ export interface AnswerList {
    * status, which is below 300 if the event was accepted. If the response has another form, returns undefined, and the
    * status of the response applies to all events.
    */
-  entry(value: unknown, position: number): Entry | undefined
+  entry(value: unknown, position: number): EventResult | undefined
 }

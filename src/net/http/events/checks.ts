@@ -6,9 +6,9 @@ import { type AccessKey, type AuthOptions, credentialsOf, schemeOf } from '../..
 import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** The format of a body: JSON lines, JSON, or lines of text. */
-export type Content = 'lines' | 'json' | 'text'
+export type BodyFormat = 'lines' | 'json' | 'text'
 
-const CONTENTS: Record<string, Content> = {
+const CONTENTS: Record<string, BodyFormat> = {
   'application/x-ndjson': 'lines',
   'application/ndjson': 'lines',
   'application/jsonl': 'lines',
@@ -24,7 +24,7 @@ export function checkHeaders(
   request: IncomingMessage,
   maxBytes: number,
   decode?: Codec,
-): { content: Content; gzip: boolean } {
+): { content: BodyFormat; gzip: boolean } {
   const { headers } = request
   // HTTP 1.0 does not require the header.
   if (headers.host === undefined && request.httpVersion === '1.1')

@@ -2,7 +2,7 @@ import { checkRecords, type FramedSplitter, type Framing, FramingError } from '.
 import { type Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import { withoutLines } from '../../../lib/lines/without-lines.js'
 import { Refusal } from '../server/refusal.js'
-import type { Content } from './checks.js'
+import type { BodyFormat } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
 /** Bytes of a body per frame. An unsettled event keeps only its frame's chunk in memory, not the whole body. */
@@ -15,7 +15,7 @@ interface Portion {
 }
 
 /** Splits a body into lines, in frames of limited size. Modifies the body, which needs room for one more byte. */
-export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
+export function* framesOf(bytes: Buffer, size: number, content: BodyFormat, maxLineBytes: number): Generator<Portion> {
   const marked = size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
   let end = marked ? size - 3 : size

@@ -1,6 +1,6 @@
 import { CLOSE_ARRAY, COMMA, LF, OPEN_ARRAY } from '../../../lib/formats/ascii.js'
 import { objectEnd } from '../../../lib/formats/json-scan.js'
-import { onOneLine } from '../../../lib/formats/json-text.js'
+import { joinLines } from '../../../lib/formats/json-text.js'
 import { Refusal } from '../server/refusal.js'
 
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
@@ -27,7 +27,7 @@ export function linesOfJson(body: Buffer, size: number): number {
   const move = () => {
     const end = objectEnd(body, p, size)
     if (end < 0) throw refuse(`element ${count + 1} is not a valid JSON object`)
-    line += onOneLine(body, p, end)
+    line += joinLines(body, p, end)
     body.copyWithin(to, p, end)
     to += end - p
     p = end

@@ -1,12 +1,12 @@
 import type { Codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
-import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import { TEXT_LINES } from '../../../core/codecs/text.js'
 import type { Output, SourceContext } from '../../../core/component.js'
 import type { AckStatus } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import { recordSplitter } from '../../../core/options/multiline-options.js'
 import { deferred } from '../../../lib/time.js'
-import type { Content } from './checks.js'
+import type { BodyFormat } from './checks.js'
 import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
 export interface BodyBytes {
@@ -16,9 +16,9 @@ export interface BodyBytes {
 }
 
 /** A complete body. Its buffer has room for one more byte after `size`. */
-export interface Body extends BodyBytes {
+export interface WholeBody extends BodyBytes {
   readonly size: number
-  readonly content: Content
+  readonly content: BodyFormat
   readonly peer: string | undefined
 }
 
@@ -39,8 +39,8 @@ export interface Sending {
  * worst status of the events. Modifies the body, then releases it. If it throws a Refusal, it has emitted no event.
  */
 export async function sendBody(
-  { bytes, size, content, peer, release }: Body,
-  { context, out, maxLineBytes, codec = PLAIN_TEXT, turn, pieces: counter }: Sending,
+  { bytes, size, content, peer, release }: WholeBody,
+  { context, out, maxLineBytes, codec = TEXT_LINES, turn, pieces: counter }: Sending,
 ): Promise<{ received: number; settled: Promise<AckStatus> }> {
   const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
   const origin = peer === undefined ? base : { ...base, peer }

@@ -36,7 +36,7 @@ class Sender {
  * memory in incomplete bodies loses the largest of these bodies. But if this is the request's own sender, the request
  * is refused. Slow senders thus cannot exclude others. A sender with several requests must leave room for others.
  */
-export class Quota {
+export class RequestMemory {
   requests = 0
   bytes = 0
   readonly #maxRequests: number

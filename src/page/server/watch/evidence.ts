@@ -9,8 +9,8 @@ import type { ComponentCounters } from '../../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../../engine/flow/dispatch.js'
 import type { DiscardedEvents, FateObserver } from '../../../engine/flow/fates.js'
 import type { Clock } from '../../../lib/time.js'
-import { totalsOf } from '../history.js'
-import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
+import { countsOf } from '../history.js'
+import { type EventFate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
 /** Maximum events to keep per second, for each component and fate. */
@@ -98,7 +98,7 @@ export class ComponentEvidence implements FateObserver {
 
   /** Begins a new second. Reads the numbers from the counters, because counting each batch here would cost more. */
   second(counters: ComponentCounters): void {
-    const totals = totalsOf(counters)
+    const totals = countsOf(counters)
     const before = this.#totals ?? totals
     const [received, sent, discarded] = totals.map((total, i) => Math.max(0, total - before[i]!))
     const { events, bytes } = counters.received
@@ -115,7 +115,7 @@ export class ComponentEvidence implements FateObserver {
 
   #keep(
     to: KeptEvents,
-    what: Fate,
+    what: EventFate,
     batch: EventBatch,
     i: number,
     {
@@ -185,7 +185,7 @@ export class ComponentEvidence implements FateObserver {
       if (this.#deliveries.wants(batch)) this.#keepSome(this.#deliveries, 'delivered', batch, false)
   }
 
-  #keepSome(sample: PlaceSample, what: Fate, batch: EventBatch, hasText = true): void {
+  #keepSome(sample: PlaceSample, what: EventFate, batch: EventBatch, hasText = true): void {
     sample.choose(batch, i => this.#keep(this.#to.passed, what, batch, i, {}, hasText))
   }
 

@@ -4,9 +4,9 @@ import { conditionOnLines } from '../../../daemon/admin/tap.js'
 import type { Turn } from './budget.js'
 import type { Evidence } from './evidence.js'
 import {
-  type Cursor,
+  type EventCursor,
+  type EventFate,
   FATES,
-  type Fate,
   ID_BYTES,
   type KeptEvent,
   newestOf,
@@ -24,7 +24,7 @@ const NO_PLACE = Buffer.alloc(PLACE_BYTES)
 const ID = /^[\w-]{24}$/
 
 /** The fate of an event in a component. `at`: ISO 8601. */
-export type Step = Pick<KeptEvent, 'component' | 'what'> &
+export type EventStep = Pick<KeptEvent, 'component' | 'what'> &
   Partial<Pick<KeptEvent, 'reason' | 'words' | 'rule' | 'bucket'>> & { readonly at: string }
 
 export interface FoundEvent {
@@ -33,7 +33,7 @@ export interface FoundEvent {
   /** Undefined if the event's text was cut. */
   readonly event?: unknown
   readonly text: string
-  readonly steps: readonly Step[]
+  readonly steps: readonly EventStep[]
 }
 
 export interface LookedAt {
@@ -45,18 +45,18 @@ export interface LookedAt {
   readonly bytes: number
 }
 
-export interface Finding {
+export interface FoundEvents {
   readonly as: 'text' | 'condition' | 'id' | 'event'
   readonly looked_at: readonly LookedAt[]
   readonly found: readonly FoundEvent[]
   readonly more: boolean
 }
 
-type Test = (event: Cursor) => boolean
+type Test = (event: EventCursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
 
-const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
+const kindOf = (what: EventFate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
 /** For each kind of event, reports how many events are kept, and since when. */
 function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
@@ -71,7 +71,7 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
  * Finds events and the steps of each event, the newest event first. `query` is a text, a condition, an id, or a JSON
  * object with some fields of the event. Throws QuestionError.
  */
-export async function find(evidence: Evidence, query: string, turn: Turn, most = MOST_FOUND): Promise<Finding> {
+export async function find(evidence: Evidence, query: string, turn: Turn, most = MOST_FOUND): Promise<FoundEvents> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
   const events = new Events()
@@ -88,7 +88,7 @@ export async function find(evidence: Evidence, query: string, turn: Turn, most =
   return { as, looked_at: lookedAt(evidence, kind => distinct[kind].size), found, more: events.size > limit }
 }
 
-function testOf(query: string): [Finding['as'], Test] {
+function testOf(query: string): [FoundEvents['as'], Test] {
   const text = query.trim()
   if (text === '') throw new QuestionError("q is missing: a text, a condition such as .level equal 'error', or an id")
   const given = text.startsWith('{') ? parsed(text) : undefined
@@ -109,7 +109,7 @@ function testOf(query: string): [Finding['as'], Test] {
 }
 
 /** Whether an event has all fields of `given`. The event may have more fields. */
-function hasFields({ text, isCut }: Cursor, given: object): boolean {
+function hasFields({ text, isCut }: EventCursor, given: object): boolean {
   if (isCut || text.length === 0) return false
   const fields = parsed(text.toString()) as Record<string, unknown> | undefined
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
@@ -126,7 +126,7 @@ const isSamePlace = (a: Buffer, b: Buffer) =>
   a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
 
 /** All kinds of events together, newest first. */
-async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, undefined> {
+async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<EventCursor, undefined> {
   let events = 0
   for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
     if (++events % BETWEEN === 0) await turn()
@@ -173,7 +173,7 @@ class Events {
   }
 
   /** Adds an event, unless it was added before. */
-  add({ id, text, isCut }: Cursor): void {
+  add({ id, text, isCut }: EventCursor): void {
     const [place, sum] = [placeOf(id), sumOf(id)]
     if (place === undefined ? this.#bySum.has(sum) : this.#byPlace.has(place)) return
     const found: Found = { id: Buffer.from(id), text: Buffer.from(text), isCut, steps: [] }
@@ -182,7 +182,7 @@ class Events {
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
-  addStep(cursor: Cursor): void {
+  addStep(cursor: EventCursor): void {
     const place = placeOf(cursor.id)
     const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
     if (!found || found.steps.length >= MOST_STEPS) return
@@ -198,7 +198,7 @@ class Events {
    * Finds an event by its checksum, because a disk buffer may change or remove the event's place. If a component kept
    * several equal lines, finds the event for only one of these lines.
    */
-  #sameText({ id, component }: Cursor): Found | undefined {
+  #sameText({ id, component }: EventCursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))
     if (!found || found.steps.some(step => step.component === component)) return undefined
     const isSameReading =
@@ -230,7 +230,7 @@ function placeOf(id: Buffer): string | undefined {
 
 const sumOf = (id: Buffer) => id.toString('latin1', PLACE_BYTES, ID_BYTES)
 
-export function stepOf({ at, component, what, reason, words, rule, bucket }: KeptEvent): Step {
+export function stepOf({ at, component, what, reason, words, rule, bucket }: KeptEvent): EventStep {
   return {
     at: new Date(at).toISOString(),
     component,

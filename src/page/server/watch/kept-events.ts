@@ -2,7 +2,7 @@ import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
 /** The possible fates of an event, in the order in which they occur. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
-export type Fate = (typeof FATES)[number]
+export type EventFate = (typeof FATES)[number]
 
 /** The ends of the parts of an event id (core/event/event-id.ts), in bytes. */
 export const READING_BYTES = READING
@@ -13,7 +13,7 @@ export interface KeptEvent {
   /** Wall clock, in milliseconds. */
   readonly at: number
   readonly component: string
-  readonly what: Fate
+  readonly what: EventFate
   /** The event's id, as in core/event/event-id.ts. If the place is unknown, all bytes before the checksum are 0. */
   readonly id: Buffer
   readonly reason: string
@@ -169,19 +169,19 @@ export class KeptEvents {
   }
 
   /** Returns a cursor for each component, or for the given component. Each cursor starts after the newest event. */
-  cursors(component?: string): Cursor[] {
+  cursors(component?: string): EventCursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
-    return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))
+    return all.map(id => new EventCursor(id, [...(this.#all.get(id)?.segments ?? [])]))
   }
 
   /** The events of one component, or of all components, newest first. */
-  newest(component?: string): Generator<Cursor, undefined> {
+  newest(component?: string): Generator<EventCursor, undefined> {
     return newestOf(this.cursors(component))
   }
 }
 
 /** For each event, from the newest to the oldest, yields the cursor that is at this event. */
-export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> {
+export function* newestOf(all: readonly EventCursor[]): Generator<EventCursor, undefined> {
   const cursors = all.filter(cursor => cursor.back())
   while (cursors.length > 0) {
     let newest = 0
@@ -193,7 +193,7 @@ export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> 
 }
 
 /** A position in the events of a component. Events that are dropped later stay readable through it. */
-export class Cursor {
+export class EventCursor {
   readonly component: string
   readonly #segments: Segment[]
   #bytes: Buffer = Buffer.alloc(0)
@@ -218,7 +218,7 @@ export class Cursor {
     return true
   }
 
-  get what(): Fate {
+  get what(): EventFate {
     return FATES[this.#bytes[this.#start + WHAT]!]!
   }
 

@@ -1,6 +1,6 @@
 import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { bucketName } from '../../../components/throttle/buckets/bucket-name.js'
-import { FIRST_MARK } from '../../../components/throttle/buckets/event-key.js'
+import { FIRST_NON_TEXT } from '../../../components/throttle/buckets/event-key.js'
 import { type Key, KeyTable, randomSeed } from '../../../components/throttle/buckets/key-table.js'
 import { isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
 import type { SeeDecisions } from '../../../components/throttle/keyed-processor.js'
@@ -325,7 +325,7 @@ export class KeyCounts {
       return REST
     }
     const id = this.#table.add(key) + FIRST
-    if (key.bytes.getUint8(key.start) >= FIRST_MARK) this.#names.set(id, bucketName(key.text()))
+    if (key.bytes.getUint8(key.start) >= FIRST_NON_TEXT) this.#names.set(id, bucketName(key.text()))
     this.#weights[id] = 0
     return id
   }

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import {
   CLOCK_MODES,
   limitsOf,
-  type ThrottleOptions,
+  type ThrottleConfig,
   throttleOptions,
 } from '../../../components/processors/throttle/options.js'
 import type { Limit } from '../../../components/throttle/limit.js'
@@ -39,9 +39,9 @@ const PERIODS: readonly (readonly [ms: number, per: string])[] = [
 ]
 
 /** The limit that a question changes: the first limit on events. */
-const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
+const ownLimit = (options: ThrottleConfig): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
 
-export function questionOf(options: ThrottleOptions, asked: Asked): Question {
+export function questionOf(options: ThrottleConfig, asked: Asked): Question {
   const own = ownLimit(options)
   if (!own && asked.limit === undefined)
     throw new QuestionError('the throttle has only a limit in bytes; to ask about a limit in events, add limit=N')
@@ -76,7 +76,7 @@ export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   }
 }
 
-function parse(given: object): ThrottleOptions {
+function parse(given: object): ThrottleConfig {
   const parsed = parseOptions(throttleOptions, given)
   if ('value' in parsed) return parsed.value
   const { path, message } = parsed.faults[0]!
@@ -84,7 +84,7 @@ function parse(given: object): ThrottleOptions {
 }
 
 /** Returns options with a quota in place of `limit` and `window`. */
-function quotaOf({ quota }: ThrottleOptions, limit: number, window: string) {
+function quotaOf({ quota }: ThrottleConfig, limit: number, window: string) {
   const { window: windowMs } = parse({ limit, window })
   const [, per] = PERIODS.find(([ms]) => ms === windowMs) ?? []
   if (per === undefined) throw new QuestionError('mode=quota needs a window of 1h, 1d, 7d or 30d')
@@ -109,7 +109,7 @@ const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ t
 
 /** Returns the reasons why the answer is only an estimate; empty if the answer is exact. */
 export function inexactness(
-  options: ThrottleOptions,
+  options: ThrottleConfig,
   { limits }: Question,
   counted: Counted,
   isTrial: boolean,

@@ -1,4 +1,4 @@
-import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../../../components/processors/throttle/options.js'
 import type { BucketState, KeyedProcessor, SeeDecisions } from '../../../components/throttle/keyed-processor.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
@@ -128,12 +128,12 @@ export class ThrottleWatch {
   readonly #clock: TimerClock
   #bytes: number
   #counts: KeyCounts
-  #options: ThrottleOptions
+  #options: ThrottleConfig
   #processor: KeyedProcessor
   #stop: (() => void) | undefined
   readonly #trials = new Map<string, Trial>()
 
-  constructor(options: ThrottleOptions, processor: KeyedProcessor, bytes: number, clock: TimerClock) {
+  constructor(options: ThrottleConfig, processor: KeyedProcessor, bytes: number, clock: TimerClock) {
     this.#clock = clock
     this.#bytes = bytes
     this.#options = options
@@ -168,7 +168,7 @@ export class ThrottleWatch {
   }
 
   /** Continues, after a reload, with the new throttle of the same id. */
-  follow(options: ThrottleOptions, processor: KeyedProcessor, bytes: number): void {
+  follow(options: ThrottleConfig, processor: KeyedProcessor, bytes: number): void {
     const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
     this.#options = options
     this.#bytes = bytes
@@ -344,7 +344,7 @@ export class ThrottleWatch {
 }
 
 /** The options that decide which events are counted, and by which key. */
-const whatIsCounted = ({ key_field, exclude }: ThrottleOptions) =>
+const whatIsCounted = ({ key_field, exclude }: ThrottleConfig) =>
   JSON.stringify([key_field.map(({ text }) => text), exclude && conditionText(exclude)])
 
 function countedBy({ from, stepMs, oneIn, hasRest, keys, mostKeys }: Counted): CountedBy {

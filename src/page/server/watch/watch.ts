@@ -1,4 +1,4 @@
-import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../../../components/processors/throttle/options.js'
 import { keyedOf } from '../../../components/throttle/keyed-processor.js'
 import type { Followed } from '../../../daemon/run/page-wing.js'
 import { componentsOf } from '../../../engine/config/inputs.js'
@@ -10,7 +10,7 @@ import type { TimerClock } from '../../../lib/time.js'
 import type { Turn } from './budget.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
-import { type Finding, find, parsed, type Step, stepOf } from './find.js'
+import { type EventStep, type FoundEvents, find, parsed, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from './throttle-watch.js'
@@ -20,7 +20,7 @@ const EVENTS_SHARE = 1 / 4
 const MOST_EVENTS = 200
 const MOST_LOOKS = 20_000
 
-export interface EvidenceEvent extends Omit<Step, 'component' | 'what'> {
+export interface EvidenceEvent extends Omit<EventStep, 'component' | 'what'> {
   /** The event, or the beginning of its JSON. */
   readonly event: unknown
 }
@@ -111,7 +111,7 @@ export class PageWatch {
     const { processors = [] } = this.#config ?? {}
     const throttles = processors.flatMap(({ id, options }) => {
       const processor = keyedOf(this.#links?.processor(id))
-      return processor ? [{ id, processor, options: options as ThrottleOptions }] : []
+      return processor ? [{ id, processor, options: options as ThrottleConfig }] : []
     })
     const share = (this.#memory * COUNTS_SHARE) / Math.max(1, throttles.length)
     const ids = new Set(throttles.map(({ id }) => id))
@@ -161,7 +161,7 @@ export class PageWatch {
   }
 
   /** Finds events by a text, a condition or an id. Throws QuestionError. */
-  find(query: string, turn: Turn, limit?: number): Promise<Finding> {
+  find(query: string, turn: Turn, limit?: number): Promise<FoundEvents> {
     return find(this.#evidence, query, turn, limit)
   }
 

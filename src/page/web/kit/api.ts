@@ -1,5 +1,5 @@
 /** An error response of the daemon. The message says what is wrong and what to do. */
-export class ApiError extends Error {
+export class DaemonError extends Error {
   readonly status: number
 
   constructor(status: number, message: string) {
@@ -32,7 +32,7 @@ async function request(path: string, params?: Params, options: RequestInit = {})
   try {
     message = String(JSON.parse(text).status ?? text)
   } catch {}
-  throw new ApiError(response.status, message || `the daemon answered ${response.status}`)
+  throw new DaemonError(response.status, message || `the daemon answered ${response.status}`)
 }
 
 export async function get<T>(path: string, params?: Params, signal?: AbortSignal): Promise<T> {
@@ -57,7 +57,7 @@ export async function* lines(path: string, params: Params, signal: AbortSignal):
     if (done) return
     const parts = (rest + value).split('\n')
     rest = parts.pop()!
-    if (rest.length > LONGEST) throw new ApiError(0, 'the daemon sent a line that is too long')
+    if (rest.length > LONGEST) throw new DaemonError(0, 'the daemon sent a line that is too long')
     yield* parts
   }
 }

@@ -1,9 +1,9 @@
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
-import { type Edge, layersOf, pathOf } from './layers.js'
+import { connectedNodes, type Edge, layersOf } from './layers.js'
 
-export interface Flow extends Edge {
+export interface FlowEdge extends Edge {
   /** Events per second. */
   readonly flow: number
 }
@@ -11,7 +11,7 @@ export interface Flow extends Edge {
 interface Props {
   readonly label: string
   readonly nodes: readonly string[]
-  readonly edges: readonly Flow[]
+  readonly edges: readonly FlowEdge[]
   /**
    * Draws a link to a node. `data-output` marks where edges of a side output begin. `data-leaves`: events per second
    * that leave the pipeline there.
@@ -41,7 +41,7 @@ export function Graph({ label, nodes, edges, draw, pinned, isFound }: Props) {
   const shapes = useSignal<readonly Shape[]>([])
   const pointed = useSignal<string | undefined>(undefined)
   const centre = pointed.value ?? pinned
-  const path = useMemo(() => (centre === undefined ? undefined : pathOf(centre, edges)), [centre, topology])
+  const path = useMemo(() => (centre === undefined ? undefined : connectedNodes(centre, edges)), [centre, topology])
   const isLit = (node: string) => (path ? path.has(node) : isFound(node))
   const measure = () => {
     if (!box.current) return
@@ -107,7 +107,7 @@ type Box = { readonly left: number; readonly right: number; readonly top: number
 function shapesOf(
   box: HTMLElement,
   slots: readonly { key: string; edge?: number }[],
-  edges: readonly Flow[],
+  edges: readonly FlowEdge[],
   isLit: (node: string) => boolean,
 ): Shape[] {
   const origin = box.getBoundingClientRect()
@@ -189,9 +189,9 @@ function shapesOf(
 }
 
 function stacked(
-  edges: readonly Flow[],
-  here: (edge: Flow) => string | undefined,
-  there: (edge: Flow) => string,
+  edges: readonly FlowEdge[],
+  here: (edge: FlowEdge) => string | undefined,
+  there: (edge: FlowEdge) => string,
   port: (node: string) => number,
   widthOf: (flow: number) => number,
 ): Map<number, number> {

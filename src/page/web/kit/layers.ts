@@ -94,7 +94,7 @@ function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
 }
 
 /** Returns `node` and all nodes upstream and downstream of it. */
-export function pathOf(node: string, edges: readonly Edge[]): Set<string> {
+export function connectedNodes(node: string, edges: readonly Edge[]): Set<string> {
   const follow = (next: (edge: Edge) => readonly [string, string]) => {
     const found = new Set([node])
     for (const one of found) for (const edge of edges) if (next(edge)[0] === one) found.add(next(edge)[1])

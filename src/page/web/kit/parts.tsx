@@ -1,13 +1,13 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, post } from './api.js'
+import { DaemonError, post } from './api.js'
 
-export type Level = 'error' | 'warning' | 'note' | 'fine'
+export type NoteLevel = 'error' | 'warning' | 'note' | 'fine'
 
-const SIGNS: Readonly<Record<Level, string>> = { error: '✕', warning: '!', note: '·', fine: '' }
+const SIGNS: Readonly<Record<NoteLevel, string>> = { error: '✕', warning: '!', note: '·', fine: '' }
 
 /** Shows a state by words and a sign, not only by colour. */
-export function Mark({ level, children }: { level: Level; children: ComponentChildren }) {
+export function StateMark({ level, children }: { level: NoteLevel; children: ComponentChildren }) {
   return (
     <span class={`mark ${level}`}>
       {SIGNS[level] && <b aria-hidden="true">{SIGNS[level]} </b>}
@@ -45,7 +45,7 @@ async function copy(text: string): Promise<void> {
   }
 }
 
-export function Copy({ text, label = 'copy', what }: { text: string; label?: string; what: string }) {
+export function CopyButton({ text, label = 'copy', what }: { text: string; label?: string; what: string }) {
   const [done, setDone] = useState(false)
   useEffect(() => {
     if (!done) return
@@ -64,22 +64,22 @@ export function Copy({ text, label = 'copy', what }: { text: string; label?: str
   )
 }
 
-export function Command({ text }: { text: string }) {
+export function CopyableCommand({ text }: { text: string }) {
   return (
     <span class="command">
-      <code>{text}</code> <Copy text={text} what="this command" />
+      <code>{text}</code> <CopyButton text={text} what="this command" />
     </span>
   )
 }
 
 /** Shows an error of the daemon, or a form if the daemon asks for a token. */
-export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
-  if (error instanceof ApiError && error.status === 401)
+export function FailureNote({ error, retry }: { error: unknown; retry?: () => void }) {
+  if (error instanceof DaemonError && error.status === 401)
     return <Token words={error.message} done={retry ?? (() => {})} />
-  const words = error instanceof ApiError ? error.message : 'The daemon does not answer. Is it running?'
+  const words = error instanceof DaemonError ? error.message : 'The daemon does not answer. Is it running?'
   return (
     <p class="failure" role="alert">
-      <Mark level="error">{words}</Mark>
+      <StateMark level="error">{words}</StateMark>
     </p>
   )
 }
@@ -94,7 +94,7 @@ function Token({ words, done }: { words: string; done: () => void }) {
   return (
     <form class="token" onSubmit={send}>
       <p>
-        <Mark level="note">{words}</Mark>
+        <StateMark level="note">{words}</StateMark>
       </p>
       <label>
         Token{' '}
@@ -108,7 +108,7 @@ function Token({ words, done }: { words: string; done: () => void }) {
       <button type="submit">Use this token</button>
       {problem && (
         <p role="alert">
-          <Mark level="error">{problem}</Mark>
+          <StateMark level="error">{problem}</StateMark>
         </p>
       )}
     </form>
@@ -129,7 +129,7 @@ interface FieldProps {
 }
 
 /** A text field. Its value takes effect when the user enters it. Until then, redrawing keeps the typed text. */
-export function Field(props: FieldProps) {
+export function TextField(props: FieldProps) {
   const {
     label,
     value,

@@ -5,7 +5,7 @@ import { clock, short } from './words.js'
 
 type Values = readonly (number | null)[]
 
-export interface Curve {
+export interface PlotCurve {
   readonly label: string
   readonly values: Values
   /** A colour of the style sheet, such as `accent`. */
@@ -18,7 +18,7 @@ interface Props {
   readonly label: string
   /** Milliseconds since 1970. */
   readonly at: readonly number[]
-  readonly curves: readonly Curve[]
+  readonly curves: readonly PlotCurve[]
   readonly height?: number
 }
 
@@ -40,7 +40,7 @@ const ENOUGH = 30
  * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
  * Otherwise, all other values would look like zero.
  */
-function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
+function topOf(curves: readonly PlotCurve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
   const most = all[0] ?? 0
   // A burst is in each curve.

@@ -2,16 +2,16 @@ import { signal } from '@preact/signals'
 import { type Params, queryOf } from './api.js'
 
 /** The parts of an address such as `#/throttle/limit_app?key=cart`. */
-export interface Route {
+export interface PageRoute {
   readonly view: string
   readonly id: string | undefined
   readonly params: Readonly<Record<string, string>>
 }
 
-export const route = signal(parse(location.hash))
-addEventListener('hashchange', () => (route.value = parse(location.hash)))
+export const currentRoute = signal(parse(location.hash))
+addEventListener('hashchange', () => (currentRoute.value = parse(location.hash)))
 
-function parse(hash: string): Route {
+function parse(hash: string): PageRoute {
   const [path = '', query] = hash.replace(/^#\/?/, '').split(/\?(.*)/s)
   const [view = '', ...id] = path.split('/')
   return {
@@ -35,12 +35,12 @@ export function link(view: string, id?: string, params: Params = {}): string {
 
 /** Changes parameters of the address, without a new entry in the history. */
 export function adjust(params: Params): void {
-  const { view, id, params: old } = route.value
-  replace(link(view, id, { ...old, ...params }))
+  const { view, id, params: old } = currentRoute.value
+  replaceAddress(link(view, id, { ...old, ...params }))
 }
 
 /** Replaces the address, without a new entry in the history. */
-export function replace(hash: string): void {
+export function replaceAddress(hash: string): void {
   history.replaceState(null, '', hash)
-  route.value = parse(hash)
+  currentRoute.value = parse(hash)
 }

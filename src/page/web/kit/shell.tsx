@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
-import { link, route } from './route.js'
+import { currentRoute, link } from './route.js'
 import { stored } from './stored.js'
 import { nextTheme, theme } from './theme.js'
 
@@ -42,8 +42,8 @@ function search(): void {
 function leave(): void {
   const { activeElement } = document
   if (activeElement instanceof HTMLElement && !activeElement.matches('body, main')) activeElement.blur()
-  else if (route.value.id !== undefined)
-    location.hash = link(route.value.view === 'component' ? 'flow' : route.value.view)
+  else if (currentRoute.value.id !== undefined)
+    location.hash = link(currentRoute.value.view === 'component' ? 'flow' : currentRoute.value.view)
 }
 
 function Keys({ keys }: Pick<Props, 'keys'>) {
@@ -119,7 +119,7 @@ export function Shell({ views, head, top, keys, children }: Props) {
     addEventListener('keydown', pressed)
     return () => removeEventListener('keydown', pressed)
   }, [])
-  const { view: name, id } = route.value
+  const { view: name, id } = currentRoute.value
   useEffect(() => scrollTo(0, 0), [name, id])
   const drawn = useRef(name)
   useLayoutEffect(() => {

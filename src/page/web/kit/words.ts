@@ -24,7 +24,7 @@ export const bytes = (value: number) => `${short(value)}B`
 
 export const counted = (count: number, what: string) => `${grouped(count)} ${what}${count === 1 ? '' : 's'}`
 
-export const percent = (share: number) => `${Math.round(share * 100)} %`
+export const percentText = (share: number) => `${Math.round(share * 100)} %`
 
 /** Formats a duration: 1.5s, 2m 5s, 3h 20m, 12d 4h; below one second in milliseconds. */
 export function duration(ms: number): string {

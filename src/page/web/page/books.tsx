@@ -7,11 +7,11 @@ import type { Books as BooksOf } from './types.js'
 /** Name of the number whose parts are shown; undefined: none. */
 const open = signal<string | undefined>(undefined)
 
-export const sumOf = (counts: Readonly<Record<string, number>> = {}) =>
+export const totalOf = (counts: Readonly<Record<string, number>> = {}) =>
   Object.values(counts).reduce((sum, one) => sum + one, 0)
 
 export const discardedIn = ({ discarded }: BooksOf) =>
-  Object.values(discarded).reduce((sum, reasons) => sum + sumOf(reasons), 0)
+  Object.values(discarded).reduce((sum, reasons) => sum + totalOf(reasons), 0)
 
 export const inFlight = ({ undelivered, in_flight }: BooksOf) => undelivered ?? in_flight ?? 0
 
@@ -23,8 +23,8 @@ interface Part {
 
 /** The parts of the sum: incoming events, and their outcomes. */
 function partsOf(books: BooksOf): Part[] {
-  const emitted = sumOf(books.emitted)
-  const consumed = sumOf(books.consumed)
+  const emitted = totalOf(books.emitted)
+  const consumed = totalOf(books.consumed)
   return [
     { sign: '', name: 'received', value: books.received },
     ...(emitted > 0 ? [{ sign: '+', name: 'emitted', value: emitted }] : []),
@@ -33,7 +33,7 @@ function partsOf(books: BooksOf): Part[] {
     ...(consumed > 0 ? [{ sign: '+', name: 'consumed', value: consumed }] : []),
     { sign: books.passed === undefined ? '' : '+', name: 'in flight', value: inFlight(books) },
     // If events take several paths, the deliveries are not part of a sum.
-    ...(books.passed === undefined ? [{ sign: '', name: 'delivered', value: sumOf(books.delivered) }] : []),
+    ...(books.passed === undefined ? [{ sign: '', name: 'delivered', value: totalOf(books.delivered) }] : []),
   ]
 }
 
@@ -41,11 +41,11 @@ function partsOf(books: BooksOf): Part[] {
 function missingIn(books: BooksOf): number {
   if (books.passed === undefined) return 0
   const { received, passed, emitted, consumed } = books
-  return received + sumOf(emitted) - passed - discardedIn(books) - sumOf(consumed) - inFlight(books)
+  return received + totalOf(emitted) - passed - discardedIn(books) - totalOf(consumed) - inFlight(books)
 }
 
 /** Shows the line at the top of every view. */
-export function Books() {
+export function BooksLine() {
   const books = second.value?.books ?? status.value?.books
   if (!books) return <p class="books dim">waiting for the first numbers</p>
   const missing = missingIn(books)

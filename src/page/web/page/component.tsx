@@ -1,15 +1,15 @@
 import { useData } from '../kit/data.js'
-import { Copy, Failure, Filter, Mark, matches, Prose } from '../kit/parts.js'
+import { CopyButton, FailureNote, Filter, matches, Prose, StateMark } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
-import { adjust, link, route } from '../kit/route.js'
+import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
 import { clock, counted, duration, grouped, rate, visible } from '../kit/words.js'
-import { Event, placeOf } from './event.js'
-import { discardsOf, inputOf } from './flow.js'
+import { Event, ruleText } from './event.js'
+import { discardsOf, inputParts } from './flow.js'
 import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
-import { Problems } from './problems.js'
+import { ProblemList } from './problems.js'
 import { Uncounted } from './throttle.js'
 import type { Detail, Evidence, History, KeyEvents, Throttle } from './types.js'
 import { HowToChange } from './what-if.js'
@@ -21,15 +21,15 @@ const COUNTS_MS = 2000
 const filter = stored('series.filter', '')
 
 export function Component() {
-  const id = route.value.id ?? ''
+  const id = currentRoute.value.id ?? ''
   const path = encodeURIComponent(id)
   const detail = useData<Detail>(`components/${path}`, {}, DETAIL_MS)
   const of = status.value?.components.find(one => one.id === id)
-  if (status.value && !of) return detail.error === undefined ? null : <Failure error={detail.error} />
+  if (status.value && !of) return detail.error === undefined ? null : <FailureNote error={detail.error} />
   const known = new Set(status.value?.components.map(one => one.id))
-  const inputs = (of?.inputs ?? []).map(input => inputOf(input, known)[0])
+  const inputs = (of?.inputs ?? []).map(input => inputParts(input, known)[0])
   const readers = (status.value?.components ?? []).filter(one =>
-    one.inputs?.some(input => inputOf(input, known)[0] === id),
+    one.inputs?.some(input => inputParts(input, known)[0] === id),
   )
   const isSide = of?.kind === 'destination'
   return (
@@ -45,12 +45,12 @@ export function Component() {
         {isSide && <a href={link('delivery', id)}>its rejected events</a>}
       </div>
       <p class="dim">{detail.data && <Prose of={detail.data.summary} />}</p>
-      <Problems of={id} />
+      <ProblemList of={id} />
       {(health.value.get(id) ?? [])
         .filter(({ isProblem }) => !isProblem)
         .map(({ level, words }) => (
           <p key={words}>
-            <Mark level={level}>{words}</Mark>
+            <StateMark level={level}>{words}</StateMark>
           </p>
         ))}
       <Numbers id={id} />
@@ -60,7 +60,7 @@ export function Component() {
       </p>
       <Plots id={id} />
       <Reasons id={id} />
-      {detail.error !== undefined && <Failure error={detail.error} retry={detail.retry} />}
+      {detail.error !== undefined && <FailureNote error={detail.error} retry={detail.retry} />}
       {detail.data && <Configuration of={detail.data} />}
       {detail.data && <Series of={detail.data} />}
     </>
@@ -103,7 +103,7 @@ function Numbers({ id }: { id: string }) {
 
 function Plots({ id }: { id: string }) {
   const { data, error } = useData<History>('history', { component: id }, HISTORY_MS)
-  if (error !== undefined) return <Failure error={error} />
+  if (error !== undefined) return <FailureNote error={error} />
   if (!data) return null
   const from = new Date(data.from).getTime()
   const all = data.values.received.map((_, i) => from + i * data.step_ms)
@@ -132,7 +132,7 @@ function Plots({ id }: { id: string }) {
 
 /** Shows why events were discarded. A click shows the last of these events. */
 function Reasons({ id }: { id: string }) {
-  const { reason, bucket } = route.value.params
+  const { reason, bucket } = currentRoute.value.params
   const reasons = discardsOf(id)
   const isOpen = reason !== undefined || bucket !== undefined
   if (reasons.length === 0 && !isOpen) return null
@@ -176,7 +176,7 @@ function Counts({ id, bucket }: { id: string; bucket: string }) {
 
 function Last({ id, reason, bucket }: { id: string; reason: string | undefined; bucket: string | undefined }) {
   const { data, error, retry } = useData<Evidence>('evidence', { component: id, reason, bucket, limit: 20 })
-  if (error !== undefined) return <Failure error={error} retry={retry} />
+  if (error !== undefined) return <FailureNote error={error} retry={retry} />
   if (!data) return <p class="dim">asking</p>
   return (
     <>
@@ -195,7 +195,7 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
           <li key={i}>
             <p>
               <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {visible(one.words ?? '')}
-              {placeOf(one)}
+              {ruleText(one)}
             </p>
             <Event of={one.event} />
           </li>
@@ -210,7 +210,7 @@ function Configuration({ of }: { of: Detail }) {
   return (
     <section aria-label="Configuration">
       <h2>
-        Configuration <Copy text={config} label="copy YAML" what="of this component" />
+        Configuration <CopyButton text={config} label="copy YAML" what="of this component" />
       </h2>
       <HowToChange of={of} />
       {of.file !== undefined && of.docs && <p class="dim">Its options are described in {of.docs}.</p>}

@@ -1,14 +1,14 @@
 import { useRef } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { Command, Failure, Filter, Mark, matches } from '../kit/parts.js'
-import { link, route } from '../kit/route.js'
+import { CopyableCommand, FailureNote, Filter, matches, StateMark } from '../kit/parts.js'
+import { currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { bytes, clock, counted, duration, grouped, percent, rate, visible } from '../kit/words.js'
+import { bytes, clock, counted, duration, grouped, percentText, rate, visible } from '../kit/words.js'
 import { Event } from './event.js'
-import { stateOf } from './health.js'
+import { stateText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
-import { Problems } from './problems.js'
+import { ProblemList } from './problems.js'
 import type { DeadLetters, Destination, Evidence, Sample, Second, Status } from './types.js'
 
 const filter = stored('delivery.filter', '')
@@ -67,7 +67,7 @@ function State({ of }: { of: Row }) {
     )
   return (
     <>
-      <Mark level={state === 'starting' ? 'note' : 'error'}>{stateOf(of, now.value)}</Mark> {reason}
+      <StateMark level={state === 'starting' ? 'note' : 'error'}>{stateText(of, now.value)}</StateMark> {reason}
     </>
   )
 }
@@ -126,12 +126,12 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
       cell: ({ numbers: { buffered_bytes, buffer_max_bytes } }) =>
         buffered_bytes === undefined
           ? '–'
-          : `${bytes(buffered_bytes)}${buffer_max_bytes ? ` (${percent(buffered_bytes / buffer_max_bytes)})` : ''}`,
+          : `${bytes(buffered_bytes)}${buffer_max_bytes ? ` (${percentText(buffered_bytes / buffer_max_bytes)})` : ''}`,
     },
     {
       name: 'rejected',
       value: ({ letters }) => letters,
-      cell: ({ letters }) => (letters > 0 ? <Mark level="warning">{grouped(letters)}</Mark> : '0'),
+      cell: ({ letters }) => (letters > 0 ? <StateMark level="warning">{grouped(letters)}</StateMark> : '0'),
     },
   ]
 }
@@ -150,14 +150,14 @@ function Refusals({ id }: { id: string }) {
       <p>
         <a href={link('component', id)}>All numbers and the configuration of {id}</a>
       </p>
-      {error !== undefined && <Failure error={error} retry={retry} />}
+      {error !== undefined && <FailureNote error={error} retry={retry} />}
       {letters.data && letters.data.total === 0 && <p>Its dead-letter queue is empty.</p>}
       {letters.data && letters.data.total > 0 && (
         <>
           <p>
             {counted(letters.data.total, 'event')} in the dead-letter queue. To send{' '}
             {letters.data.total === 1 ? 'it' : 'them'} again, when the cause is corrected:{' '}
-            <Command text={letters.data.command} />
+            <CopyableCommand text={letters.data.command} />
           </p>
           {!letters.data.all && <p>Of the newest {grouped(letters.data.looked_at)}:</p>}
           <ul class="events">
@@ -237,24 +237,24 @@ const behindColumns: readonly Column<Behind>[] = [
       shrinks === undefined ? (
         <span class="dim">measuring</span>
       ) : shrinks <= 0 ? (
-        <Mark level="warning">it does not catch up</Mark>
+        <StateMark level="warning">it does not catch up</StateMark>
       ) : (
         `in about ${duration((unread / shrinks) * 1000)}`
       ),
   },
 ]
 
-export function Delivery() {
+export function DeliveryView() {
   const { data } = useData<Status>('status', {}, EVERY_MS)
   const behind = useBehind(data?.series, data?.at)
   const rows = rowsOf(data?.series)
   const found = rows.filter(({ id, type, state, reason = '' }) =>
     matches(`${id} ${type} ${state} ${reason}`, filter.value),
   )
-  const { id } = route.value
+  const { id } = currentRoute.value
   return (
     <>
-      <Problems />
+      <ProblemList />
       <div class="tools">
         <h1>Delivery</h1>
         <Filter

@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks'
-import { Copy } from '../kit/parts.js'
+import { CopyButton } from '../kit/parts.js'
 import { visible } from '../kit/words.js'
 
 /** Names the rule and the bucket, as in ` (rule errors, bucket cart)`. */
-export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
+export function ruleText({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
   const parts = [
     rule === undefined ? '' : `rule ${rule}`,
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
@@ -56,7 +56,7 @@ export function Event({ of }: { of: unknown }) {
           {isWhole ? 'less' : 'all of it'}
         </button>
       )}
-      <Copy text={text} what="this event" />
+      <CopyButton text={text} what="this event" />
     </p>
   )
 }

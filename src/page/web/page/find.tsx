@@ -1,11 +1,11 @@
 import { useEffect, useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { Failure, Mark, Prose } from '../kit/parts.js'
-import { adjust, link, route } from '../kit/route.js'
+import { FailureNote, Prose, StateMark } from '../kit/parts.js'
+import { adjust, currentRoute, link } from '../kit/route.js'
 import { bytes, clock, counted, duration, visible } from '../kit/words.js'
-import { Event, placeOf } from './event.js'
+import { Event, ruleText } from './event.js'
 import { now, status } from './live.js'
-import type { Found, Step } from './types.js'
+import type { EventStep, Found } from './types.js'
 
 const SIGNS: Readonly<Record<string, string>> = {
   read: '→',
@@ -22,12 +22,12 @@ const KINDS: Readonly<Record<string, string>> = {
 }
 
 /** For a destination, `passed` means only that the destination received the event. The event may still wait there. */
-const fateOf = ({ component, what }: Pick<Step, 'component' | 'what'>) =>
+const fateOf = ({ component, what }: Pick<EventStep, 'component' | 'what'>) =>
   what === 'passed' && status.value?.components.some(({ id, kind }) => id === component && kind === 'destination')
     ? 'received'
     : what
 
-function Way({ steps }: { steps: readonly Step[] }) {
+function Way({ steps }: { steps: readonly EventStep[] }) {
   return (
     <ol class="way">
       {steps.map(({ at, component, what, reason, words, rule, bucket }, i) => (
@@ -40,7 +40,7 @@ function Way({ steps }: { steps: readonly Step[] }) {
             </b>
             {reason !== undefined && ` ${visible(reason)}`}
             {words !== undefined && <>: {what === 'discarded' ? <Prose of={visible(words)} /> : visible(words)}</>}
-            {placeOf({ rule, bucket })}
+            {ruleText({ rule, bucket })}
           </span>
         </li>
       ))}
@@ -68,7 +68,7 @@ const MOST_FOUND = 20
 /** Number of events whose paths are shown without a click. */
 const MOST_OPEN = 10
 
-function outcomeOf(steps: readonly Step[]): string {
+function outcomeOf(steps: readonly EventStep[]): string {
   const last = steps.at(-1)
   if (!last) return 'no steps'
   return `${fateOf(last)}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
@@ -76,7 +76,7 @@ function outcomeOf(steps: readonly Step[]): string {
 
 /** Shows the path of an event, and why it did not arrive. */
 export function Find() {
-  const { q = '' } = route.value.params
+  const { q = '' } = currentRoute.value.params
   const [text, setText] = useState(q)
   useEffect(() => setText(q), [q])
   const { data, error, retry, isLoading } = useData<Found>(q === '' ? undefined : 'find', { q, limit: MOST_FOUND })
@@ -111,10 +111,10 @@ export function Find() {
           a sample of the events that passed.
         </p>
       )}
-      {error !== undefined && q !== '' && <Failure error={error} retry={retry} />}
+      {error !== undefined && q !== '' && <FailureNote error={error} retry={retry} />}
       {isDone && data.found.length === 0 && (
         <p role="status">
-          <Mark level="note">Not found.</Mark> The daemon may have had the event, but searched only
+          <StateMark level="note">Not found.</StateMark> The daemon may have had the event, but searched only
         </p>
       )}
       {isDone && data.found.length > 0 && (

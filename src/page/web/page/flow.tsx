@@ -1,17 +1,17 @@
 import { computed, signal } from '@preact/signals'
 import { useData } from '../kit/data.js'
-import { type Flow as Edge, Graph } from '../kit/graph.js'
-import { Filter, Glow, Mark, matches } from '../kit/parts.js'
+import { type FlowEdge as Edge, Graph } from '../kit/graph.js'
+import { Filter, Glow, matches, StateMark } from '../kit/parts.js'
 import { Plot, Spark } from '../kit/plot.js'
-import { adjust, link, route } from '../kit/route.js'
+import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { counted, duration, grouped, percent, rate, short } from '../kit/words.js'
-import { sumOf } from './books.js'
+import { counted, duration, grouped, percentText, rate, short } from '../kit/words.js'
+import { totalOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
-import { Problems } from './problems.js'
-import { nameOf } from './throttle.js'
+import { ProblemList } from './problems.js'
+import { bucketName } from './throttle.js'
 import type { Component, Throttle, Values } from './types.js'
 
 /** With more nodes, nobody could follow the lines, so a table shows them. */
@@ -25,7 +25,7 @@ const filter = stored('flow.filter', '')
 const asTable = stored('flow.table', false)
 
 /** Returns the component and the output that an input names. */
-export function inputOf(input: string, ids: ReadonlySet<string>): readonly [string, string | undefined] {
+export function inputParts(input: string, ids: ReadonlySet<string>): readonly [string, string | undefined] {
   if (ids.has(input)) return [input, undefined]
   const at = input.lastIndexOf('.')
   return [input.slice(0, at), input.slice(at + 1)]
@@ -38,7 +38,7 @@ const edges = computed(() => {
   const ids = new Set(byId.keys())
   return components.flatMap(({ id, inputs = [] }) =>
     inputs.flatMap((input): Edge[] => {
-      const [from, output] = inputOf(input, ids)
+      const [from, output] = inputParts(input, ids)
       const sender = byId.get(from)
       if (!sender) return []
       const sent = rates.value.get(from)?.sent ?? 0
@@ -47,7 +47,7 @@ const edges = computed(() => {
       const share =
         sender.sent > 0
           ? output === undefined
-            ? 1 - sumOf(aside) / sender.sent
+            ? 1 - totalOf(aside) / sender.sent
             : (aside[output] ?? 0) / sender.sent
           : 0
       const flow = inputs.length === 1 ? (rates.value.get(id)?.received ?? 0) : sent * share
@@ -84,7 +84,7 @@ function AtLimit({ id }: { id: string }) {
   const { data } = useData<Throttle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
   const full = data?.keys.filter(({ pressure }) => pressure >= 1) ?? []
   if (full.length === 0) return null
-  const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(nameOf(one)))
+  const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(bucketName(one)))
   return (
     <p>
       <a class="dim" href={link('throttle', id)}>
@@ -117,9 +117,9 @@ function Node({ of }: { of: Component }) {
       </p>
       {bad && (
         <p class="health">
-          <Mark level={bad.level}>
+          <StateMark level={bad.level}>
             <Glow text={bad.brief ?? bad.words} />
-          </Mark>
+          </StateMark>
         </p>
       )}
       {reasons.length > 0 && (
@@ -158,7 +158,7 @@ const columns: readonly Column<Component>[] = [
     value: ({ id }) => rankOf(id),
     cell: ({ id }) => {
       const bad = worstOf(id)
-      return bad ? <Mark level={bad.level}>{bad.words}</Mark> : <span class="dim">fine</span>
+      return bad ? <StateMark level={bad.level}>{bad.words}</StateMark> : <span class="dim">fine</span>
     },
   },
   {
@@ -183,7 +183,7 @@ const columns: readonly Column<Component>[] = [
     isWide: true,
     value: ({ id, utilization }) => busyOf(id) ?? utilization,
     cell: ({ id, utilization }) =>
-      (busyOf(id) ?? utilization) === undefined ? '–' : percent((busyOf(id) ?? utilization)!),
+      (busyOf(id) ?? utilization) === undefined ? '–' : percentText((busyOf(id) ?? utilization)!),
   },
   {
     name: 'last hour',
@@ -235,10 +235,10 @@ function LastHour() {
   )
 }
 
-export function Flow() {
+export function FlowView() {
   const all = status.value?.components ?? []
   const isGraph = !isNarrow.value && !asTable.value && all.length <= MOST_NODES
-  const { path } = route.value.params
+  const { path } = currentRoute.value.params
   const byId = new Map(all.map(one => [one.id, one]))
   const isFound = (id: string) => {
     const bad = worstOf(id)
@@ -247,7 +247,7 @@ export function Flow() {
   const found = all.filter(({ id }) => isFound(id))
   return (
     <>
-      <Problems />
+      <ProblemList />
       <div class="tools">
         <h1>Flow</h1>
         <Filter
@@ -291,7 +291,7 @@ export function Flow() {
             href={({ id }) => link('component', id)}
             under={({ id, type }) => {
               const bad = worstOf(id)
-              if (bad) return <Mark level={bad.level}>{bad.words}</Mark>
+              if (bad) return <StateMark level={bad.level}>{bad.words}</StateMark>
               return type === 'throttle' && <AtLimit id={id} />
             }}
           />

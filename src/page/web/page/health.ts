@@ -1,11 +1,11 @@
 import { computed } from '@preact/signals'
-import type { Level } from '../kit/parts.js'
-import { clock, counted, duration, percent } from '../kit/words.js'
+import type { NoteLevel } from '../kit/parts.js'
+import { clock, counted, duration, percentText } from '../kit/words.js'
 import { now, status } from './live.js'
 import type { Destination, Problem, Status } from './types.js'
 
 export interface Health {
-  readonly level: Level
+  readonly level: NoteLevel
   readonly words: string
   /** `words` without the parts that change every second. */
   readonly brief?: string
@@ -20,7 +20,7 @@ export function componentOf({ component, what }: Problem, ids: readonly string[]
 }
 
 /** Describes a state, as in `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
-export function stateOf({ state, since, next_attempt }: Destination, at: number): string {
+export function stateText({ state, since, next_attempt }: Destination, at: number): string {
   if (since === undefined) return state
   const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`
   return `${state} since ${clock(since, at)} (${duration(at - Date.parse(since))})${next}`
@@ -49,7 +49,7 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
     const why = reason === undefined ? '' : `: ${reason}`
     const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
     const isProblem = seen.problems.some(({ what }) => what.startsWith(`${id} is ${state}`))
-    yield [id, { level, words: `${stateOf(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem }]
+    yield [id, { level, words: `${stateText(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem }]
   }
   for (const { id, state, reason } of [
     ...seen.sources,
@@ -75,11 +75,11 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
   if (seen.bottleneck)
     yield [
       seen.bottleneck.id,
-      { level: 'note', words: `the busiest component: ${percent(seen.bottleneck.share)} of the time` },
+      { level: 'note', words: `the busiest component: ${percentText(seen.bottleneck.share)} of the time` },
     ]
 }
 
-const RANKS: Readonly<Record<Level, number>> = { error: 3, warning: 2, note: 1, fine: 0 }
+const RANKS: Readonly<Record<NoteLevel, number>> = { error: 3, warning: 2, note: 1, fine: 0 }
 
 export const worstOf = (id: string): Health | undefined => health.value.get(id)?.[0]
 export const rankOf = (id: string): number => RANKS[worstOf(id)?.level ?? 'fine']

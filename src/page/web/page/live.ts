@@ -1,5 +1,5 @@
 import { batch, computed, effect, signal, untracked } from '@preact/signals'
-import { ApiError, events, get } from '../kit/api.js'
+import { DaemonError, events, get } from '../kit/api.js'
 import { isIdle } from '../kit/data.js'
 import type { Histories, Second, Status } from './types.js'
 
@@ -113,7 +113,7 @@ async function stayConnected(stop: AbortSignal): Promise<void> {
     try {
       await listen(attempt.signal)
     } catch (error) {
-      if (error instanceof ApiError) failure.value = { words: error.message, token: error.status === 401 }
+      if (error instanceof DaemonError) failure.value = { words: error.message, token: error.status === 401 }
     }
     clearInterval(watch)
     stop.removeEventListener('abort', end)
@@ -142,7 +142,7 @@ export function endedOf(at: readonly number[], step_ms: number): number {
 }
 
 /** Connects to the daemon. A hidden or paused tab does not send requests. */
-export function connect(): void {
+export function connectDaemon(): void {
   document.addEventListener('visibilitychange', () => (hidden.value = document.hidden))
   setInterval(() => (now.value = Date.now()), 1000)
   effect(() => {

@@ -1,18 +1,18 @@
 import { effect } from '@preact/signals'
 import { render } from 'preact'
-import { ApiError, post } from '../kit/api.js'
-import { Failure, Mark } from '../kit/parts.js'
-import { decoded, link, replace, route } from '../kit/route.js'
+import { DaemonError, post } from '../kit/api.js'
+import { FailureNote, StateMark } from '../kit/parts.js'
+import { currentRoute, decoded, link, replaceAddress } from '../kit/route.js'
 import { Shell } from '../kit/shell.js'
 import { clock, counted, duration } from '../kit/words.js'
-import { Books } from './books.js'
+import { BooksLine } from './books.js'
 import { Component } from './component.js'
-import { Delivery } from './delivery.js'
+import { DeliveryView } from './delivery.js'
 import { Find } from './find.js'
-import { Flow } from './flow.js'
+import { FlowView } from './flow.js'
 import {
   away,
-  connect,
+  connectDaemon,
   failure,
   heardAt,
   isAway,
@@ -24,31 +24,32 @@ import {
   status,
 } from './live.js'
 import { Tail } from './tail.js'
-import { Throttle } from './throttle.js'
+import { ThrottleView } from './throttle.js'
 import 'uplot/dist/uPlot.min.css'
 import '../kit/kit.css'
 import './page.css'
 
 const VIEWS = [
-  { name: 'flow', title: 'Flow', draw: () => <Flow /> },
-  { name: 'throttle', title: 'Throttle', draw: () => <Throttle /> },
-  { name: 'delivery', title: 'Delivery', draw: () => <Delivery /> },
+  { name: 'flow', title: 'Flow', draw: () => <FlowView /> },
+  { name: 'throttle', title: 'Throttle', draw: () => <ThrottleView /> },
+  { name: 'delivery', title: 'Delivery', draw: () => <DeliveryView /> },
   { name: 'find', title: 'Find', draw: () => <Find /> },
   { name: 'tail', title: 'Tail', draw: () => <Tail /> },
 ] as const
 
 /** Shows whether the numbers are current. If they are not, shows since when. */
 function Connection() {
-  if (paused.value) return <Mark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</Mark>
+  if (paused.value)
+    return <StateMark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</StateMark>
   if (away.value && isAway.value) {
     const ago = duration(now.value - away.value.since)
-    if (status.value?.stopping) return <Mark level="error">the daemon stopped {ago} ago; trying again</Mark>
-    return <Mark level="error">no connection for {ago}; the numbers are older; trying again</Mark>
+    if (status.value?.stopping) return <StateMark level="error">the daemon stopped {ago} ago; trying again</StateMark>
+    return <StateMark level="error">no connection for {ago}; the numbers are older; trying again</StateMark>
   }
-  if (isSilent.value) return <Mark level="warning">no numbers for {duration(now.value - heardAt.value)}</Mark>
-  if (!isConnected.value) return <Mark level="note">connecting</Mark>
+  if (isSilent.value) return <StateMark level="warning">no numbers for {duration(now.value - heardAt.value)}</StateMark>
+  if (!isConnected.value) return <StateMark level="note">connecting</StateMark>
   if (away.value?.until)
-    return <Mark level="note">connected again, after {duration(away.value.until - away.value.since)}</Mark>
+    return <StateMark level="note">connected again, after {duration(away.value.until - away.value.since)}</StateMark>
   return <span class="live">live</span>
 }
 
@@ -68,11 +69,11 @@ function Head() {
       </span>
       <span role="status">
         {stopping ? (
-          <Mark level="warning">stopping: it still delivers the events that it has read</Mark>
+          <StateMark level="warning">stopping: it still delivers the events that it has read</StateMark>
         ) : reloading_since ? (
-          <Mark level="note">reloading since {clock(reloading_since, now.value)}</Mark>
+          <StateMark level="note">reloading since {clock(reloading_since, now.value)}</StateMark>
         ) : ready === false ? (
-          <Mark level="error">not ready</Mark>
+          <StateMark level="error">not ready</StateMark>
         ) : ready ? (
           'ready'
         ) : (
@@ -87,14 +88,14 @@ function Head() {
       </span>
       <Connection />
       {restartedAt.value !== undefined && now.value - Date.parse(restartedAt.value) < RECENT_MS && (
-        <Mark level="note">restarted at {clock(restartedAt.value, now.value)}: it counts from 0</Mark>
+        <StateMark level="note">restarted at {clock(restartedAt.value, now.value)}: it counts from 0</StateMark>
       )}
     </>
   )
 }
 
 function App() {
-  const { view } = route.value
+  const { view } = currentRoute.value
   const shown = VIEWS.find(({ name }) => name === view)
   const { host, ready } = status.value ?? {}
   document.title = `${ready === false ? 'not ready: ' : ''}${host ? `${host} – ` : ''}Sluice`
@@ -103,11 +104,11 @@ function App() {
     <Shell
       views={VIEWS}
       head={<Head />}
-      top={<Books />}
+      top={<BooksLine />}
       keys={[['p', paused.value ? 'continue' : 'pause', () => (paused.value = !paused.value)]]}
     >
       {locked ? (
-        <Failure error={new ApiError(401, failure.value!.words)} retry={() => location.reload()} />
+        <FailureNote error={new DaemonError(401, failure.value!.words)} retry={() => location.reload()} />
       ) : view === 'component' ? (
         <Component />
       ) : (
@@ -121,15 +122,15 @@ function App() {
 async function useToken(): Promise<void> {
   const [, token] = /^#token=(.+)$/.exec(location.hash) ?? []
   if (token === undefined) return
-  replace(link('flow'))
+  replaceAddress(link('flow'))
   await post('session', { token: decoded(token) }).catch((error: Error) => {
     failure.value = { words: error.message, token: true }
   })
 }
 
 await useToken()
-if (route.value.view === '') replace(link('flow'))
-connect()
+if (currentRoute.value.view === '') replaceAddress(link('flow'))
+connectDaemon()
 const root = document.querySelector('#page') ?? document.body
 // The HTML from the daemon stays until the first numbers arrive.
 const drawn = effect(() => {

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { Command, Mark } from '../kit/parts.js'
+import { CopyableCommand, StateMark } from '../kit/parts.js'
 import { link } from '../kit/route.js'
 import { grouped, visible } from '../kit/words.js'
 import { componentOf } from './health.js'
@@ -9,7 +9,7 @@ import type { Problem } from './types.js'
 const MOST = 3
 
 /** Shows problems, then notices, each with advice. */
-export function Problems({ of }: { of?: string }) {
+export function ProblemList({ of }: { of?: string }) {
   const [isWhole, setWhole] = useState(false)
   const ids = status.value?.components.map(({ id }) => id) ?? []
   const about = (problem: Problem) => componentOf(problem, ids)
@@ -46,16 +46,16 @@ function One({ problem, level, id }: { problem: Problem; level: 'error' | 'note'
   return (
     <li>
       <p>
-        <Mark level={level}>
+        <StateMark level={level}>
           {isNamed && <a href={link('component', id)}>{id}</a>}
           <span>{isNamed ? what.slice(id.length) : what}</span>
-        </Mark>
+        </StateMark>
       </p>
       <p class="dim">
         {visible(detail ?? '')} {todo}
       </p>
       {commands.map(command => (
-        <Command key={command} text={command} />
+        <CopyableCommand key={command} text={command} />
       ))}
     </li>
   )

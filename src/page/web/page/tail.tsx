@@ -1,9 +1,9 @@
 import { useSignal } from '@preact/signals'
 import { Component } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, lines } from '../kit/api.js'
-import { Copy, Failure, Field } from '../kit/parts.js'
-import { adjust, link, route } from '../kit/route.js'
+import { DaemonError, lines } from '../kit/api.js'
+import { CopyButton, FailureNote, TextField } from '../kit/parts.js'
+import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { counted, grouped } from '../kit/words.js'
 import { Coloured } from './event.js'
@@ -40,8 +40,8 @@ class One extends Component<{ text: string }> {
 
 export function Tail() {
   const components = status.value?.components ?? []
-  const id = route.value.id ?? components[0]?.id
-  const { where = '' } = route.value.params
+  const id = currentRoute.value.id ?? components[0]?.id
+  const { where = '' } = currentRoute.value.params
   const shown = useSignal<readonly Line[]>([])
   const [error, setError] = useState<unknown>()
   const [attempt, setAttempt] = useState(0)
@@ -71,7 +71,7 @@ export function Tail() {
         stop.signal,
       ))
         if (text.trim() !== '') pending.push({ n: ++count.current, text })
-      throw new ApiError(0, `The daemon ended this stream. Is ${id} still in its configuration?`)
+      throw new DaemonError(0, `The daemon ended this stream. Is ${id} still in its configuration?`)
     }
     read().catch(reason => {
       if (!stop.signal.aborted) setError(reason)
@@ -101,7 +101,7 @@ export function Tail() {
             ))}
           </select>
         </label>
-        <Field
+        <TextField
           label="where"
           isSearch
           size={30}
@@ -120,13 +120,13 @@ export function Tail() {
         <button type="button" onClick={() => hold(!isHeld)} aria-pressed={isHeld}>
           {isHeld ? 'continue' : 'pause'}
         </button>
-        <Copy
+        <CopyButton
           text={events.map(({ text }) => text).join('\n')}
           label="copy as JSON"
           what="of all lines that are shown"
         />
       </div>
-      {error !== undefined && <Failure error={error} retry={() => setAttempt(attempt + 1)} />}
+      {error !== undefined && <FailureNote error={error} retry={() => setAttempt(attempt + 1)} />}
       <p class="dim" role="status">
         {isHeld
           ? `Paused at ${counted(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`

@@ -1,13 +1,13 @@
 import { signal } from '@preact/signals'
 import { useData } from '../kit/data.js'
-import { Failure, Filter, Mark } from '../kit/parts.js'
+import { FailureNote, Filter, StateMark } from '../kit/parts.js'
 import { Spark } from '../kit/plot.js'
-import { adjust, link, route } from '../kit/route.js'
+import { adjust, currentRoute, link } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
-import { clock, counted, duration, grouped, percent, rate, short, visible } from '../kit/words.js'
+import { clock, counted, duration, grouped, percentText, rate, short, visible } from '../kit/words.js'
 import { isFresh, now, status } from './live.js'
 import type { Bucket, Throttle as ThrottleOf } from './types.js'
-import { WhatIf } from './what-if.js'
+import { WhatIfForm } from './what-if.js'
 
 const EVERY_MS = 2000
 /** Delay between the last typed key and the request. */
@@ -18,7 +18,7 @@ const MOST_BUCKETS = 500
 /** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
-export const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
+export const bucketName = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** Shows the pressure on the limit, and the share of events that was discarded in the last minute. */
 function Pressure({ of }: { of: Bucket }) {
@@ -30,11 +30,11 @@ function Pressure({ of }: { of: Bucket }) {
         <span style={{ width: `${Math.min(100, pressure * 100)}%` }} />
       </span>
       <span class="number">
-        {percent(pressure)}
+        {percentText(pressure)}
         {limit !== undefined && ` of ${short(limit)} in ${duration(window_ms!)}`}
       </span>{' '}
       {(pressure >= 1 || share > 0) && (
-        <Mark level="warning">{share > 0 ? `discards ${percent(share)}` : 'at the limit'}</Mark>
+        <StateMark level="warning">{share > 0 ? `discards ${percentText(share)}` : 'at the limit'}</StateMark>
       )}
     </span>
   )
@@ -55,7 +55,7 @@ const counts = (time: string, name: 'last_minute' | 'ten_minutes'): Column<Bucke
   }))
 
 const columns: readonly Column<Bucket>[] = [
-  { name: 'key', isText: true, value: nameOf, cell: one => <b>{nameOf(one)}</b> },
+  { name: 'key', isText: true, value: bucketName, cell: one => <b>{bucketName(one)}</b> },
   {
     name: 'pressure',
     isText: true,
@@ -109,10 +109,10 @@ const limitsOf = ({ limits }: ThrottleOf) =>
 /** The filter of each throttle, while the page is open. A filter in the address takes precedence. */
 const filters = signal<Readonly<Record<string, string>>>({})
 
-export function Throttle() {
+export function ThrottleView() {
   const all = throttles()
-  const id = route.value.id ?? all[0]
-  const filter = route.value.params.key ?? filters.value[id ?? ''] ?? ''
+  const id = currentRoute.value.id ?? all[0]
+  const filter = currentRoute.value.params.key ?? filters.value[id ?? ''] ?? ''
   const { data, error, retry } = useData<ThrottleOf>(
     id && `throttles/${encodeURIComponent(id)}`,
     { limit: MOST_BUCKETS, q: filter },
@@ -136,7 +136,7 @@ export function Throttle() {
     )
   if (id === undefined) return <p class="dim">waiting for the daemon</p>
   const setFilter = (text: string) => {
-    if (route.value.params.key !== undefined) adjust({ key: undefined })
+    if (currentRoute.value.params.key !== undefined) adjust({ key: undefined })
     filters.value = { ...filters.value, [id]: text }
   }
   return (
@@ -169,7 +169,7 @@ export function Throttle() {
           {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last minute.{' '}
           {counted(data.buckets, 'bucket')} in use
           {data.max_keys !== undefined &&
-            ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
+            ` of at most ${grouped(data.max_keys)} (${percentText(data.buckets / data.max_keys)})`}
           {data.searched < data.buckets && `; the filter searches the ${grouped(data.searched)} busiest`}
           {data.keys.length < data.found && `; the list shows the ${grouped(data.keys.length)} with the most pressure`}.{' '}
           {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
@@ -181,7 +181,7 @@ export function Throttle() {
           )}
         </p>
       )}
-      {error !== undefined && <Failure error={error} retry={retry} />}
+      {error !== undefined && <FailureNote error={error} retry={retry} />}
       {data && (
         <div class={isFresh.value ? '' : 'stale'}>
           <Uncounted of={data} />
@@ -197,7 +197,7 @@ export function Throttle() {
           />
         </div>
       )}
-      {data && <WhatIf key={id} throttle={data} />}
+      {data && <WhatIfForm key={id} throttle={data} />}
     </>
   )
 }

@@ -8,7 +8,7 @@ export type { Books, ComponentStatus as Component } from '../../../daemon/status
 /** Responses of the daemon. The page takes only their types from it, so that the two always agree. */
 export type { ComponentPage as Detail } from '../../server/component.js'
 export type { AllHistory as Histories, ComponentHistory as History } from '../../server/history.js'
-export type { Finding as Found, Step } from '../../server/watch/find.js'
+export type { EventStep, FoundEvents as Found } from '../../server/watch/find.js'
 export type { KeyEvents, ThrottleKey as Bucket, WhatIf } from '../../server/watch/throttle-watch.js'
 
 type Answer<T extends (...args: never) => unknown> = NonNullable<Awaited<ReturnType<T>>>

@@ -1,10 +1,10 @@
 import { signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { Copy, Failure, Field } from '../kit/parts.js'
+import { CopyButton, FailureNote, TextField } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
-import { adjust, route } from '../kit/route.js'
-import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
+import { adjust, currentRoute } from '../kit/route.js'
+import { clock, counted, duration, grouped, milliseconds, percentText, visible } from '../kit/words.js'
 import { status } from './live.js'
 import type { WhatIf as Answer, Detail, Throttle, Values } from './types.js'
 
@@ -52,7 +52,7 @@ const tried = signal<Readonly<Record<string, Tried>>>({})
 
 /** Keeps the tried options in the address, so a link contains them. */
 function useTried(id: string): readonly [Tried, (change: Tried) => void] {
-  const given: Tried = Object.fromEntries(NAMES.map(name => [name, route.value.params[name]]))
+  const given: Tried = Object.fromEntries(NAMES.map(name => [name, currentRoute.value.params[name]]))
   const address = JSON.stringify(given)
   const now = tried.value[id] ?? given
   const text = JSON.stringify(now)
@@ -70,7 +70,7 @@ function useTried(id: string): readonly [Tried, (change: Tried) => void] {
 }
 
 /** Shows how many events of the last minutes would have passed with another limit. Does not change anything. */
-export function WhatIf({ throttle }: { throttle: Throttle }) {
+export function WhatIfForm({ throttle }: { throttle: Throttle }) {
   const [first] = throttle.limits
   const [now, change] = useTried(throttle.id)
   const own = { limit: first?.limit ?? 100, window: written(first?.window_ms ?? 1000), mode: first?.mode ?? 'fixed' }
@@ -124,7 +124,7 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
             onInput={event => setWindow(written(WINDOWS_MS[Number(event.currentTarget.value)]!))}
           />
         </label>
-        <Field
+        <TextField
           isNamed={false}
           label="window as a duration"
           value={window}
@@ -139,13 +139,13 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
             ))}
           </select>
         </label>
-        <Field
+        <TextField
           label="key field"
           placeholder={same || 'none'}
           value={field}
           enter={text => change({ key_field: text || undefined })}
         />
-        <Field
+        <TextField
           label="exclude"
           placeholder="if (.level equal 'error')"
           value={exclude}
@@ -153,7 +153,7 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
           enter={text => change({ exclude: text || undefined })}
         />
       </form>
-      {error !== undefined && <Failure error={error} retry={retry} />}
+      {error !== undefined && <FailureNote error={error} retry={retry} />}
       {data && error === undefined && (
         <div class={isLoading && data.events === 0 ? 'stale' : ''}>
           <Result id={throttle.id} data={data} />
@@ -180,7 +180,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
       <p class="verdict" role="status">
         Of <b class="number">{grouped(events)}</b> events it {isChanged ? 'would have passed' : 'passed'}{' '}
         <b class="number">{grouped(outcome.passed)}</b> and discarded <b class="number">{grouped(outcome.discarded)}</b>
-        {events > 0 && ` (${percent(outcome.discarded / events)})`}
+        {events > 0 && ` (${percentText(outcome.discarded / events)})`}
         {isChanged ? `: ${said}.` : ', with the limit that it has.'}
       </p>
       <p class="dim">
@@ -234,7 +234,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
         <div>
           <h3>
             Configuration{' '}
-            {isChanged && <Copy text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
+            {isChanged && <CopyButton text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
           </h3>
           {isChanged ? (
             <>

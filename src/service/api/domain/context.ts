@@ -1,20 +1,20 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
-import type { AuditDocument, Page } from '../../../daemon/client/documents.js'
+import type { AuditDocument, ListPage } from '../../../daemon/client/documents.js'
 import type { PageQuery } from '../../../daemon/client/inputs.js'
 import type { Clock } from '../../../lib/time.js'
-import { ALONE, type Nodes } from '../nodes.js'
+import { type Nodes, SINGLE_NODE } from '../nodes.js'
 import type { Sql, Store, Value } from '../store/store.js'
 import { ApiError } from './errors.js'
 import { Ids } from './ids.js'
 import { accountOf, type Principal } from './keys/principal.js'
-import { type Rate, RateLimiter, type RateLimits, rateHeaders } from './keys/rate-limiter.js'
+import { type RateLimit, RateLimiter, type RateLimits, rateHeaders } from './keys/rate-limiter.js'
 import type { SharedRates } from './keys/shared-rates.js'
 
 export interface ServiceLimits {
-  readonly requestsPerKey: Rate
+  readonly requestsPerKey: RateLimit
   /** Attempts with unknown keys from one address. Requests with a valid key do not count as attempts. */
-  readonly failedTries: Rate
+  readonly failedTries: RateLimit
   readonly accounts: number
   /** This limit and the next four are per account. */
   readonly users: number
@@ -23,10 +23,10 @@ export interface ServiceLimits {
   readonly secrets: number
   readonly daemons: number
   /** New daemons that one user or service account may register. */
-  readonly newDaemons: Rate
+  readonly newDaemons: RateLimit
   /** Maximum rates of changes: by one user or service account, and in a whole account. */
-  readonly changes: Rate
-  readonly changesOfAccount: Rate
+  readonly changes: RateLimit
+  readonly changesOfAccount: RateLimit
   readonly keysPerUser: number
   /** Revisions that are kept per pipeline. The published revision is always kept. */
   readonly revisions: number
@@ -55,7 +55,7 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   auditDays: 400,
 }
 
-export interface ServiceOptions {
+export interface ContextOptions {
   readonly store: Store
   /** The HMAC key for the hashes of access keys. */
   readonly secret: Buffer
@@ -85,7 +85,7 @@ type Details = AuditDocument['details']
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
-export interface Rows<R> {
+export interface RowsToList<R> {
   /** The statement without its LIMIT. `$1` is the cursor, and `$2` the limit. */
   readonly text: string
   /** Values from `$3` on. */
@@ -110,7 +110,7 @@ export class Context {
   #timeMs = Number.NaN
   #time = ''
 
-  constructor({ store, clock, random, log, limits, nodes = ALONE, rates }: ServiceOptions) {
+  constructor({ store, clock, random, log, limits, nodes = SINGLE_NODE, rates }: ContextOptions) {
     this.store = store
     this.clock = clock
     this.random = random
@@ -172,9 +172,9 @@ export class Context {
   /** Reads a page of at most `limit` rows that fit into PAGE_BYTES. The first row is added even if it does not fit. */
   async page<R extends object, T>(
     { limit, after }: PageQuery,
-    { text, values, first = '', cursorOf = row => (row as unknown as { id: string }).id }: Rows<R>,
+    { text, values, first = '', cursorOf = row => (row as unknown as { id: string }).id }: RowsToList<R>,
     show: (row: R) => T | Promise<T>,
-  ): Promise<Page<T>> {
+  ): Promise<ListPage<T>> {
     const rows = await this.store.all<R>(`${text} LIMIT $2`, after ?? first, limit + 1, ...values)
     const items: T[] = []
     let bytes = 0

@@ -2,15 +2,15 @@ import type { InitResult, TokenDocument } from '../../../daemon/client/documents
 import type { InitOptions } from '../../../daemon/client/inputs.js'
 import { SCOPES } from '../../../daemon/client/scopes.js'
 import { every } from '../../../lib/time.js'
-import { ALONE } from '../nodes.js'
+import { SINGLE_NODE } from '../nodes.js'
 import { Accounts } from './accounts/accounts.js'
-import { initialize, isInitialized } from './accounts/first-steps.js'
+import { initializeStore, isInitialized } from './accounts/first-steps.js'
 import { ServiceAccounts } from './accounts/service-accounts.js'
 import { Users } from './accounts/users.js'
 import { Audit } from './audit.js'
-import { Context, type ServiceOptions } from './context.js'
+import { Context, type ContextOptions } from './context.js'
 import { type AuthenticateRequest, Authentication } from './keys/authentication.js'
-import { Keys } from './keys/keys.js'
+import { AccessKeys } from './keys/keys.js'
 import type { Principal } from './keys/principal.js'
 import { UserKeys } from './keys/user-keys.js'
 import { Fleet } from './pipelines/fleet.js'
@@ -56,16 +56,16 @@ export class Service {
   readonly fleet: Fleet
   readonly audit: Audit
   readonly #context: Context
-  readonly #keys: Keys
+  readonly #keys: AccessKeys
   readonly #authentication: Authentication
   #stopTicking: () => void = () => {}
   #ticks = 0
   #busy: Promise<void> | undefined
 
-  private constructor(options: ServiceOptions) {
+  private constructor(options: ContextOptions) {
     const context = new Context(options)
     this.#context = context
-    this.#keys = new Keys(context, options.secret)
+    this.#keys = new AccessKeys(context, options.secret)
     this.#authentication = new Authentication(context, this.#keys)
     this.users = new Users(context, this.#keys)
     this.accounts = new Accounts(context, this.users)
@@ -78,7 +78,7 @@ export class Service {
     this.audit = new Audit(context)
   }
 
-  static async open(options: ServiceOptions): Promise<Service> {
+  static async open(options: ContextOptions): Promise<Service> {
     const service = new Service(options)
     await service.pipelines.sizes.load(options.store)
     await service.#keys.checkEnds()
@@ -99,7 +99,7 @@ export class Service {
   }
 
   init(options: InitOptions = {}): Promise<InitResult> {
-    return initialize(this.#context, this, options)
+    return initializeStore(this.#context, this, options)
   }
 
   initialized(): Promise<boolean> {
@@ -142,7 +142,7 @@ export class Service {
     const isTurn = await nodes.takes('sweep', SWEEP_MS)
     await this.#keys.checkEnds(isTurn)
     // The sizes are read again, because this node does not notice when other nodes change them.
-    if (nodes !== ALONE) await this.pipelines.sizes.load(store)
+    if (nodes !== SINGLE_NODE) await this.pipelines.sizes.load(store)
     if (isTurn) {
       await this.fleet.forgetOld()
       await this.audit.forgetOld()

@@ -17,7 +17,7 @@ import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
 import { leaveBody, takeJson } from './json-body.js'
-import type { Route } from './route.js'
+import type { ApiRoute } from './route.js'
 import { allRoutes } from './routes.js'
 import { RequestCounts, Sender } from './sender.js'
 
@@ -149,12 +149,12 @@ const BARE: Readonly<Record<number, string>> = {
 }
 
 /** Authenticates a request, synchronously if possible. Throws or rejects if the service or `access` refuses it. */
-type Authenticate = (request: FastifyRequest, access?: Route['access']) => Promise<void> | undefined
+type Authenticate = (request: FastifyRequest, access?: ApiRoute['access']) => Promise<void> | undefined
 
 function recognize(
   request: FastifyRequest,
   found: Principal | Promise<Principal>,
-  access: Route['access'],
+  access: ApiRoute['access'],
 ): Promise<void> | undefined {
   const admit = (principal: Principal): undefined => {
     request.principal = principal
@@ -177,7 +177,7 @@ function callerOf(request: FastifyRequest): AuthenticateRequest {
 
 function serve(
   app: FastifyInstance,
-  route: Route,
+  route: ApiRoute,
   {
     service,
     sender,
@@ -223,7 +223,7 @@ function serve(
 }
 
 /** Responds with 405 to methods that a path does not support. */
-function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], authenticate: Authenticate): void {
+function refuseOtherMethods(app: FastifyInstance, routes: readonly ApiRoute[], authenticate: Authenticate): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
     if (own.includes('GET')) own.push('HEAD')
@@ -238,7 +238,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], auth
   }
 }
 
-function bodyInstead({ bodyOptional }: Route): unknown {
+function bodyInstead({ bodyOptional }: ApiRoute): unknown {
   if (bodyOptional) return {}
   throw new ApiError(400, 'invalid_body', 'the body is missing: send a JSON object')
 }

@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { SCOPE_MEANINGS } from '../../../daemon/client/scopes.js'
 import { packageVersion } from '../../../lib/version.js'
-import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './route.js'
+import { type ApiRoute, bodyOf, errorDocument, paramsOf, type Success } from './route.js'
 
 /** Generates the OpenAPI 3.1 document from the routes. */
 
 type Json = Record<string, unknown>
 
 /** Errors of all routes for which `when` holds. The contract test triggers each of them. */
-const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
+const COMMON: readonly { status: number; text: string; when: (route: ApiRoute) => boolean }[] = [
   { status: 400, text: 'The request is not valid; `errors` lists the first 50 errors.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
   {
@@ -31,11 +31,11 @@ const COMMON: readonly { status: number; text: string; when: (route: Route) => b
   { status: 503, text: 'The service cannot do this now. Wait for the time in Retry-After.', when: () => true },
 ]
 
-function takesInput({ body, query, stream }: Route): boolean {
+function takesInput({ body, query, stream }: ApiRoute): boolean {
   return Boolean(body ?? query ?? stream)
 }
 
-export function refusalsOf(route: Route): Map<number, string> {
+export function refusalsOf(route: ApiRoute): Map<number, string> {
   const found = new Map<number, string>()
   for (const { status, text, when } of COMMON) if (when(route)) found.set(status, text)
   for (const [status, codes] of Object.entries(route.refusals ?? {})) {
@@ -84,7 +84,7 @@ class Schemas {
 }
 
 /** Creates the OpenAPI document. The same routes always give the same text. */
-export function openApi(routes: readonly Route[]): Json {
+export function openApi(routes: readonly ApiRoute[]): Json {
   const schemas = new Schemas()
   const paths: Record<string, Json> = {}
   const failure = schemas.of(z.object({ error: errorDocument }), 'output')
@@ -130,7 +130,7 @@ export function openApi(routes: readonly Route[]): Json {
   }
 }
 
-function operationOf(route: Route, schemas: Schemas, errorSchema: unknown): Json {
+function operationOf(route: ApiRoute, schemas: Schemas, errorSchema: unknown): Json {
   const { body, bodyOptional, stream } = route
   const about = [
     ...(route.description ? [route.description] : []),
@@ -160,7 +160,7 @@ function operationOf(route: Route, schemas: Schemas, errorSchema: unknown): Json
   }
 }
 
-function parametersOf(route: Route, schemas: Schemas): Json[] {
+function parametersOf(route: ApiRoute, schemas: Schemas): Json[] {
   const query = route.query ? schemas.of(route.query, 'output') : {}
   const { properties = {}, required = [] } = query as { properties?: Record<string, Json>; required?: string[] }
   return [
@@ -186,7 +186,7 @@ function parametersOf(route: Route, schemas: Schemas): Json[] {
   ]
 }
 
-function responseOf(answer: Answer, schemas: Schemas): Json {
+function responseOf(answer: Success, schemas: Schemas): Json {
   const body = bodyOf(answer)
   const own = Object.entries(answer.headers ?? {}).map(([name, description]) => [
     name,

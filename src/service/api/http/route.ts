@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { Page } from '../../../daemon/client/documents.js'
+import type { ListPage } from '../../../daemon/client/documents.js'
 import type { Scope } from '../../../daemon/client/scopes.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
@@ -11,7 +11,7 @@ import type { Confirm } from './ingest.js'
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 /** An authenticated request whose parts are valid. */
-export interface Call<Q = unknown, B = unknown> {
+export interface ApiCall<Q = unknown, B = unknown> {
   readonly service: Service
   readonly principal: Principal
   readonly params: Readonly<Record<string, string>>
@@ -22,18 +22,18 @@ export interface Call<Q = unknown, B = unknown> {
 }
 
 /** The result of a handler, without the envelope. */
-export interface Reply {
+export interface Handled {
   /** Default: the lowest status that the route declares. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly one?: unknown
-  readonly page?: Page<unknown>
+  readonly page?: ListPage<unknown>
   /** Sent without an envelope. */
   readonly raw?: unknown
 }
 
 /** A success response; without `one`, `list` and `raw`, it does not have a body. */
-export interface Answer {
+export interface Success {
   readonly description: string
   /** The type in `meta`, and the schema of `data`. */
   readonly one?: readonly [type: string, schema: z.ZodType]
@@ -43,7 +43,7 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject> {
+export interface ApiRoute<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject> {
   readonly method: Method
   /** As in OpenAPI: `/v3/pipeline/{id}`. */
   readonly path: string
@@ -66,15 +66,15 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly stream?: readonly string[]
   /** Descriptions of request headers, by name. */
   readonly headers?: Readonly<Record<string, string>>
-  readonly answers: Readonly<Record<number, Answer>>
+  readonly answers: Readonly<Record<number, Success>>
   /** Errors that this route adds to the common errors. By status: the meaning of each code. */
   readonly refusals?: Readonly<Record<number, Readonly<Record<string, string>>>>
-  handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply> | Promise<void>
+  handle(call: ApiCall<z.output<Q>, z.output<B>>): Promise<Handled> | Promise<void>
 }
 
 /** Declares a route. `handle` gets the types of the route's schemas. The route table does not need these types. */
-export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
-  declared as unknown as Route
+export const apiRoute = <Q extends z.ZodObject, B extends z.ZodObject>(declared: ApiRoute<Q, B>): ApiRoute =>
+  declared as unknown as ApiRoute
 
 export function paramsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
@@ -85,7 +85,7 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
-export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
+export function bodyOf({ one, list, raw }: Success): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })
   return raw

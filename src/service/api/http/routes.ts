@@ -1,16 +1,16 @@
 import { z } from 'zod'
 import type { Ingest } from './ingest.js'
 import { openApi } from './openapi.js'
-import { type Route, route } from './route.js'
+import { type ApiRoute, apiRoute } from './route.js'
 import { accountRoutes } from './routes/account.js'
 import { ingestRoute, operationRoutes } from './routes/operation.js'
 import { peopleRoutes } from './routes/people.js'
 import { pipelineRoutes } from './routes/pipeline.js'
 import { secretRoutes } from './routes/secret.js'
 
-export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
+export function allRoutes(ingest: Ingest | undefined): readonly ApiRoute[] {
   let text: unknown
-  const description = route({
+  const description = apiRoute({
     method: 'GET',
     path: '/v3/openapi.json',
     operation: 'getDescription',
@@ -19,7 +19,7 @@ export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
     answers: { 200: { description: 'The OpenAPI document.', raw: z.record(z.string(), z.unknown()) } },
     handle: async () => ({ raw: (text ??= openApi(routes)) }),
   })
-  const routes: readonly Route[] = [
+  const routes: readonly ApiRoute[] = [
     ...accountRoutes,
     ...pipelineRoutes,
     ...secretRoutes,

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { errorCode, errorFields } from '../../../core/errors.js'
-import type { Page } from '../../../daemon/client/documents.js'
+import type { ListPage } from '../../../daemon/client/documents.js'
 import { systemClock } from '../../../lib/time.js'
 import { Gone, Refusal } from '../../../net/http/server/refusal.js'
 import { headerText, onReplyOver, readPast } from '../../../net/http/server/respond.js'
@@ -12,7 +12,7 @@ import { ID } from '../domain/ids.js'
 import { accountOf, type Principal } from '../domain/keys/principal.js'
 import { rateHeaders } from '../domain/keys/rate-limiter.js'
 import { StoreError } from '../store/store.js'
-import type { Reply, Route } from './route.js'
+import type { ApiRoute, Handled } from './route.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -39,7 +39,7 @@ export class Sender {
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
   /** Text of each page object. Page objects do not change. */
-  readonly #pages = new WeakMap<Page<unknown>, string>()
+  readonly #pages = new WeakMap<ListPage<unknown>, string>()
   readonly #unsent = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes: MOST_UNSENT })
   #closing = false
 
@@ -59,7 +59,7 @@ export class Sender {
   }
 
   /** `usual`: the status if the handler does not set one. */
-  answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
+  answer(request: FastifyRequest, reply: FastifyReply, route: ApiRoute, result: Handled, usual: number): void {
     const { status = usual, headers, one, page, raw } = result
     const { answers } = route
     let text: string | undefined
@@ -79,7 +79,7 @@ export class Sender {
     this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
   }
 
-  #pageText(page: Page<unknown>, type: string | undefined): string {
+  #pageText(page: ListPage<unknown>, type: string | undefined): string {
     let text = this.#pages.get(page)
     if (text === undefined) {
       const { items, next, limit } = page

@@ -1,5 +1,5 @@
 import { Recent } from './recent.js'
-import type { Store, Table } from './store.js'
+import type { Store, TableName } from './store.js'
 
 /** Caches values until one of the tables changes. A value that was being read during a change is not cached. */
 export class Cached<T> {
@@ -9,7 +9,7 @@ export class Cached<T> {
   #version = 0
 
   /** `most` is the number of entries in each generation. */
-  constructor(store: Pick<Store, 'watch'>, tables: readonly Table[], most: number) {
+  constructor(store: Pick<Store, 'watch'>, tables: readonly TableName[], most: number) {
     this.#most = most
     this.#known = new Recent(most)
     this.#check = store.watch(tables, () => {

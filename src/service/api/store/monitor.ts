@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { errorText } from '../../../core/errors.js'
 import { systemClock } from '../../../lib/time.js'
-import type { StoreHealth, Table } from './store.js'
+import type { StoreHealth, TableName } from './store.js'
 
 /** Caches are emptied if the changes of other processes were last read this long ago. Normally, each second. */
 const STALE_MS = 2000
@@ -11,7 +11,7 @@ export class StoreMonitor {
   readonly #log: Logger | undefined
   readonly #place: Readonly<Record<string, string>>
   readonly #advice: string
-  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  readonly #watches: { readonly tables: readonly TableName[]; readonly forget: () => void }[] = []
   /** Infinite if `current` is never called. */
   #currentAt = Number.POSITIVE_INFINITY
   #failedWrites = 0
@@ -26,7 +26,7 @@ export class StoreMonitor {
     this.#advice = advice
   }
 
-  watch(tables: readonly Table[], forget: () => void): () => void {
+  watch(tables: readonly TableName[], forget: () => void): () => void {
     this.#watches.push({ tables, forget })
     return () => {
       if (systemClock.now() - this.#currentAt > STALE_MS) this.changed(undefined)

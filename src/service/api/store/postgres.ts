@@ -18,7 +18,7 @@ import {
   StoreError,
   type StoreHealth,
   TABLES,
-  type Table,
+  type TableName,
   type Value,
 } from './store.js'
 
@@ -311,7 +311,7 @@ export class PostgresStore implements Store {
     return failure
   }
 
-  watch(tables: readonly Table[], forget: () => void): () => void {
+  watch(tables: readonly TableName[], forget: () => void): () => void {
     return this.#monitor.watch(tables, forget)
   }
 

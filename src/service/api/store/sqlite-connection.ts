@@ -26,7 +26,7 @@ export interface Writer {
   close(): void | Promise<void>
 }
 
-export class Connection implements Writer {
+export class SqliteConnection implements Writer {
   readonly #database: Database
   readonly #prepared = new Map<string, Statement>()
 

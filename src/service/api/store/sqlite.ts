@@ -6,9 +6,9 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import { every } from '../../../lib/time.js'
 import { StoreMonitor } from './monitor.js'
 import { KEY_MIGRATIONS, MIGRATIONS } from './schema.js'
-import { Connection, loadSqlite, type Writer } from './sqlite-connection.js'
+import { loadSqlite, SqliteConnection, type Writer } from './sqlite-connection.js'
 import { WriterThread } from './sqlite-thread.js'
-import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
+import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type TableName, type Value } from './store.js'
 
 /**
  * The embedded store is one file. Changes run one after the other on one connection. In a running service, that
@@ -61,12 +61,12 @@ export async function openSqlite(
     await makeFolder(folder, 0o700)
     create(path)
     const Sqlite = await load()
-    const writer = isThreaded ? new WriterThread(path) : new Connection(new Sqlite(path))
+    const writer = isThreaded ? new WriterThread(path) : new SqliteConnection(new Sqlite(path))
     opened.push(writer)
     await writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; ${durability}; ${CACHE}`)
     await migrate(writer, migrations)
     const openReader = () => {
-      const reader = new Connection(new Sqlite(path, { readOnly: true }))
+      const reader = new SqliteConnection(new Sqlite(path, { readOnly: true }))
       reader.exec(`PRAGMA busy_timeout = ${BUSY_MS}; ${CACHE}`)
       return reader
     }
@@ -126,8 +126,8 @@ export class SqliteStore implements Store {
   readonly #writer: Writer
   readonly #reads: Sql
   readonly #monitor: StoreMonitor
-  readonly #reader: Connection
-  readonly #openReader: () => Connection
+  readonly #reader: SqliteConnection
+  readonly #openReader: () => SqliteConnection
   readonly #file: string | undefined
   readonly #stopPolling: () => void
   #waiting: Waiting[] = []
@@ -139,8 +139,8 @@ export class SqliteStore implements Store {
   constructor(
     path: string,
     writer: Writer,
-    reader: Connection,
-    openReader: () => Connection,
+    reader: SqliteConnection,
+    openReader: () => SqliteConnection,
     seen: number | undefined,
     log: Logger | undefined,
   ) {
@@ -234,7 +234,7 @@ export class SqliteStore implements Store {
     throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 
-  watch(tables: readonly Table[], forget: () => void): () => void {
+  watch(tables: readonly TableName[], forget: () => void): () => void {
     return this.#monitor.watch(tables, forget)
   }
 

@@ -19,7 +19,7 @@ import { importStore } from './transfer.js'
  * check value never gets a new secret. A backup has the store, the secret, and the folder `keys` of idempotency keys.
  */
 
-export interface ServiceState {
+export interface StoredState {
   readonly store: Store
   /** The store of the idempotency keys. It is a separate file, or `store` itself if nodes share `store`. */
   readonly keys: Store
@@ -42,7 +42,7 @@ export async function openState(
   dataDir: string,
   random: (bytes: number) => Buffer,
   { log, beside = false, store: given }: { log: Logger; beside?: boolean; store?: StoreOptions },
-): Promise<ServiceState> {
+): Promise<StoredState> {
   const ends: (() => unknown)[] = []
   const close = async () => {
     for (const end of ends.reverse()) await end()
@@ -57,7 +57,7 @@ export async function openState(
       ends.push(() => keys.close())
     }
     const secret = await openSecret(dataDir, store, random)
-    const backup: ServiceState['backup'] = async (path, more) => {
+    const backup: StoredState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)
       await backUp({ store, keys, secret }, path, more)
     }
@@ -181,7 +181,7 @@ async function requireOutside(path: string, dataDir: string): Promise<void> {
 }
 
 async function backUp(
-  { store, keys, secret }: Pick<ServiceState, 'store' | 'keys' | 'secret'>,
+  { store, keys, secret }: Pick<StoredState, 'store' | 'keys' | 'secret'>,
   path: string,
   more?: (path: string) => Promise<void>,
 ): Promise<void> {

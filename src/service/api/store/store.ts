@@ -26,7 +26,7 @@ export interface Store extends Sql {
    * another process made the change. The returned function must be called before each use of a cache. It calls `forget`
    * if changes may have been missed, as while this process was stopped.
    */
-  watch(tables: readonly Table[], forget: () => void): () => void
+  watch(tables: readonly TableName[], forget: () => void): () => void
   /** Calls `work` with a consistent snapshot, while others may change the store. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
@@ -37,7 +37,7 @@ export interface Store extends Sql {
 
 /** Tables whose rows are cached. */
 export const TABLES = ['account', 'person', 'service_account', 'access_key', 'pipeline', 'secret'] as const
-export type Table = (typeof TABLES)[number]
+export type TableName = (typeof TABLES)[number]
 
 export interface StoreHealth {
   /** Whether the last change was saved. */

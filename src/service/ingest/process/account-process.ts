@@ -10,13 +10,13 @@ import type { Refusal } from '../../../net/http/server/refusal.js'
 import { NotHosted } from '../hosted-config.js'
 import { checkedLine, checkedMessage, checkPipelines, checkReply } from './from-process.js'
 import {
-  type Call,
+  type CallFailure,
   type CallName,
-  type Failure,
   type Instructions,
   NO_FIGURES,
   type PipelineState,
-  refusalOf,
+  type ProcessCall,
+  refusalFrom,
   type Snapshot,
   type WorkerCalls,
 } from './messages.js'
@@ -31,18 +31,18 @@ export interface LinkEvents {
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 
-export interface Link {
+export interface ProcessLink {
   readonly pid: number | undefined
   /** Bytes of resident memory, measured from outside the process; undefined if not known. */
   memory(): number | undefined
   /** Sends a call. Only the call `take` has a `body`, which is released after it was sent. */
-  send(call: Call, body?: BodyBytes): void
+  send(call: ProcessCall, body?: BodyBytes): void
   /** Makes the process end when its work is done. */
   end(): void
   kill(): void
 }
 
-export type StartLink = (account: string, events: LinkEvents) => Link
+export type StartLink = (account: string, events: LinkEvents) => ProcessLink
 
 /** Share of a process's memory for V8's heap. The other memory is for buffers and the program itself. */
 const HEAP = 3 / 4
@@ -156,7 +156,7 @@ export class AccountProcess {
   /** Figures about the account's requests to receivers, from the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
-  readonly #link: Link
+  readonly #link: ProcessLink
   readonly #waiting = new Map<number, Waiting>()
   readonly #stopWatching: readonly (() => void)[]
   readonly #gone = deferred()
@@ -199,7 +199,7 @@ export class AccountProcess {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
       // Instructions are not sent with each request, since the list of pipelines may be long.
       const instructions = name === 'take' ? undefined : this.#options.instructions()
-      this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
+      this.#link.send({ id, name, of, instructions } satisfies ProcessCall<N>, body)
     })
   }
 
@@ -307,6 +307,6 @@ export class AccountProcess {
   }
 }
 
-function errorOf(failure: Failure): Error {
-  return 'refusal' in failure ? refusalOf(failure.refusal) : new NotHosted(failure.error)
+function errorOf(failure: CallFailure): Error {
+  return 'refusal' in failure ? refusalFrom(failure.refusal) : new NotHosted(failure.error)
 }

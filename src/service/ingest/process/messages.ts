@@ -1,5 +1,5 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
-import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
+import type { BodyBytes, WholeBody } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
@@ -72,7 +72,7 @@ export function dataOfRefusal({ status, code, message, headers, close }: Refusal
   return { status, code, message, headers, close }
 }
 
-export function refusalOf({ status, code, message, headers, close }: RefusalData): Refusal {
+export function refusalFrom({ status, code, message, headers, close }: RefusalData): Refusal {
   return new Refusal(status, code, message, headers, close)
 }
 
@@ -81,7 +81,7 @@ export interface WorkerCalls {
   start: { of: PublishedData; gets: Snapshot }
   update: { of: PublishedData; gets: Snapshot }
   /** The bytes of the body follow this message. */
-  take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
+  take: { of: { pipeline: string; body: Omit<WholeBody, keyof BodyBytes> }; gets: { received: number } }
   /** Replies with a snapshot that counts the undelivered events. If `now` is true, deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** Makes a stopping pipeline end immediately. */
@@ -94,18 +94,18 @@ export interface WorkerCalls {
 
 export type CallName = keyof WorkerCalls
 
-export interface Call<N extends CallName = CallName> {
+export interface ProcessCall<N extends CallName = CallName> {
   readonly id: number
   readonly name: N
   readonly of: WorkerCalls[N]['of']
   readonly instructions: Instructions | undefined
 }
 
-export type Failure = { readonly refusal: RefusalData } | { readonly error: string }
+export type CallFailure = { readonly refusal: RefusalData } | { readonly error: string }
 
 export type FromProcess =
   | { readonly type: 'reply'; readonly id: number; readonly value: unknown }
-  | { readonly type: 'failed'; readonly id: number; readonly failure: Failure }
+  | { readonly type: 'failed'; readonly id: number; readonly failure: CallFailure }
   | { readonly type: 'state'; readonly pipeline: string; readonly state: PipelineState }
   /** Counters that have changed since this process last sent them. */
   | { readonly type: 'counted'; readonly counters: readonly CounterSnapshot[] }

@@ -3,7 +3,7 @@ import { type AnyDefinition, defineSource, type Output, type SourceContext } fro
 import type { AckStatus } from '../../../core/event/ack.js'
 import type { ComponentConfig } from '../../../engine/config/load.js'
 import { aborted, nextTurn } from '../../../lib/time.js'
-import { type Body, sendBody } from '../../../net/http/events/send-body.js'
+import { sendBody, type WholeBody } from '../../../net/http/events/send-body.js'
 import { stopping } from '../../../net/http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
@@ -45,14 +45,14 @@ export class Feed {
    * Passes on all events of a body. Resolves with the number and the status of the events. If it throws a Refusal, no
    * event was passed on.
    */
-  send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  send(body: WholeBody): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)
     this.#sending.add(sending)
     sending.finally(() => this.#sending.delete(sending)).catch(() => {})
     return sending
   }
 
-  async #send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  async #send(body: WholeBody): Promise<{ received: number; settled: Promise<AckStatus> }> {
     if (!this.#open) throw stopping()
     // Between two portions of a body, other requests of the account and calls of the service have their turn.
     return await sendBody(body, { ...this.#open, maxLineBytes: MAX_LINE_BYTES, turn: () => nextTurn() })

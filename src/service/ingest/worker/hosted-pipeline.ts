@@ -9,9 +9,9 @@ import type { Runtime } from '../../../engine/run/engine.js'
 import { kindsOf } from '../../../engine/run/state/inventory.js'
 import { EventsLeftBehind } from '../../../engine/run/state/objections.js'
 import { NotNow, Supervisor } from '../../../engine/run/supervisor.js'
-import type { Body } from '../../../net/http/events/send-body.js'
+import type { WholeBody } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
-import { hostedConfig, NotHosted, textOf, whyNot } from '../hosted-config.js'
+import { faultsText, hostedConfig, NotHosted, whyNot } from '../hosted-config.js'
 import { versionName } from '../hosted-revision.js'
 import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
@@ -69,7 +69,7 @@ export class HostedPipeline {
     const wentBack = (error: Error) => made.hosted!.#wentBack(error)
     const supervisor = await Supervisor.build(config, runtime, wentBack)
     made.hosted = new HostedPipeline(published, options, { feed, supervisor })
-    log.info({ revision: published.revision, bounds: textOf(bounds) }, 'a published pipeline runs')
+    log.info({ revision: published.revision, bounds: faultsText(bounds) }, 'a published pipeline runs')
     return made.hosted
   }
 
@@ -106,7 +106,7 @@ export class HostedPipeline {
       this.#before = before
       this.#runs = next
       this.#changed()
-      const fields = { revision: next.revision, before: before.revision, bounds: textOf(bounds) }
+      const fields = { revision: next.revision, before: before.revision, bounds: faultsText(bounds) }
       this.#options.log.info(fields, 'a published revision runs')
     } catch (error) {
       if (error instanceof NotNow) return
@@ -139,7 +139,7 @@ export class HostedPipeline {
   }
 
   /** Accepts the events of a body. Resolves with the number of events when all events are safe. Throws Refusal. */
-  async take(body: Body): Promise<{ received: number }> {
+  async take(body: WholeBody): Promise<{ received: number }> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')
       throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {

@@ -10,11 +10,11 @@ import { AccountDisk } from '../account/account-disk.js'
 import { unreadable, whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
 import {
-  type Call,
+  type CallFailure,
   type CallName,
   dataOfRefusal,
-  type Failure,
   type FromProcess,
+  type ProcessCall,
   type PublishedData,
   type Snapshot,
   type WorkerCalls,
@@ -87,7 +87,7 @@ export class PipelineWorker {
   }
 
   /** `body` belongs to a call `take`, and has room for one more byte. */
-  receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
+  receive({ id, name, of, instructions }: ProcessCall, body?: BodyBytes): void {
     const { tell } = this.#options
     if (instructions) {
       this.#inStore = instructions.inStore
@@ -220,7 +220,7 @@ export class PipelineWorker {
   }
 }
 
-function failureOf(error: unknown): Failure {
+function failureOf(error: unknown): CallFailure {
   const refusal = error instanceof Refusal ? error : unreadable(error)
   return refusal ? { refusal: dataOfRefusal(refusal) } : { error: shortError(whyNot(error)) }
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { EntryReader } from '../../../../src/components/journald/entries.js'
-import { type Entry, lineOf } from '../../../../src/components/journald/fields.js'
+import { type JournalEntry, lineOf } from '../../../../src/components/journald/fields.js'
 import { filterArgs } from '../../../../src/components/journald/options.js'
 import { journald } from '../../../../src/components/journald/source.js'
 import type { SourceContext } from '../../../../src/core/component.js'
@@ -20,7 +20,7 @@ import { MemoryCheckpoints, Receiver } from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
 
 t.test('what an event says', async t => {
-  const event = (entry: Entry, included?: string[], cut: string[] = []) =>
+  const event = (entry: JournalEntry, included?: string[], cut: string[] = []) =>
     JSON.parse(lineOf(entry, { host: 'here', included: included && new Set(included) }, cut))
   t.same(
     event({
@@ -52,7 +52,7 @@ t.test('what an event says', async t => {
       _COMM: 'nginx',
     },
   )
-  const table: [what: string, entry: Entry, expected: object][] = [
+  const table: [what: string, entry: JournalEntry, expected: object][] = [
     ['nothing', {}, {}],
     ['no message', { A: 'x' }, { A: 'x' }],
     ['a message that was left out', { MESSAGE: null }, {}],
@@ -102,7 +102,7 @@ t.test('entries from bytes in any portions, and too long ones', async t => {
   }
   const bytes = Buffer.from(`${JSON.stringify(long)}\n{"__CURSOR":"c4"}\n`)
   for (const portion of [101, 65_536, bytes.length]) {
-    const [{ entry, cut } = { entry: {} as Entry, cut: [] as readonly string[] }, next] = entries(
+    const [{ entry, cut } = { entry: {} as JournalEntry, cut: [] as readonly string[] }, next] = entries(
       bytes,
       portion,
       65_536,

@@ -8,7 +8,7 @@ import { crc32 } from 'node:zlib'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { truncated } from '../../../../src/components/processors/edit/texts.js'
-import { edit, KINDS } from '../../../../src/components/processors/edit.js'
+import { edit, STEP_KINDS } from '../../../../src/components/processors/edit.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { EventEditor } from '../../../../src/core/event/event-editor.js'
 import type { FieldPath } from '../../../../src/core/event/field-path.js'
@@ -80,7 +80,7 @@ t.test('what each kind of step does, whatever way the event is kept', async t =>
   const used = ROWS.flatMap(([steps]) => [steps].flat().flatMap(step => Object.keys(step))).filter(
     key => key !== 'when',
   )
-  t.same([...new Set(used)].sort(), KINDS.map(({ name }) => name).sort(), 'no kind is missing here')
+  t.same([...new Set(used)].sort(), STEP_KINDS.map(({ name }) => name).sort(), 'no kind is missing here')
 })
 
 t.test('a number beyond the range of a double is copied as it came, alone and in an object', async t => {

@@ -6,7 +6,7 @@ import { explain } from '../../../../src/cli/check/explain/explain.js'
 import { test } from '../../../../src/cli/check/test.js'
 import { components } from '../../../../src/components/list.js'
 import { filter } from '../../../../src/components/processors/filter.js'
-import { route } from '../../../../src/components/processors/route.js'
+import { routeProcessor } from '../../../../src/components/processors/route.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
@@ -78,7 +78,7 @@ const ROUTES = { errors: "if (.level equal 'error')", slow: 'if (.ms greater 9)'
 const ROUTED = ['{"level":"error","ms":10}', '{"ms":1}', '{"level":"error"}', '{}', '{"ms":11}', 'no json']
 
 async function routed(options: object): Promise<Record<string, string[]>> {
-  const { stage, wanted, counters } = stageOf(route, options)
+  const { stage, wanted, counters } = stageOf(routeProcessor, options)
   const lines: Record<string, string[]> = {}
   const reading = [...stage.outputs].map(([name, side]) => {
     side.connected = true

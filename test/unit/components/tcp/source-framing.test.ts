@@ -1,8 +1,8 @@
 import t from 'tap'
-import { type Framer, type Framing, framerOf } from '../../../../src/components/tcp/framer.js'
+import { type Framer, type FramingMode, framerOf } from '../../../../src/components/tcp/framer.js'
 import { RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
-import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Origin } from '../../../../src/core/event/origin.js'
@@ -22,7 +22,7 @@ class Seen {
   readonly framer: Framer
   readonly #frames: { frame: Frame; copy: Buffer }[] = []
 
-  constructor(framing: Framing, maxLineBytes = 1 << 20, json = false, endsWithNull = false) {
+  constructor(framing: FramingMode, maxLineBytes = 1 << 20, json = false, endsWithNull = false) {
     const tidy = json ? JSON_OBJECTS.flatten!.bind(JSON_OBJECTS) : undefined
     this.framer = framerOf({ framing, maxLineBytes, endsWithNull, tidy })
   }
@@ -172,7 +172,7 @@ t.test('JSON messages of several lines become lines', async t => {
   t.same(pieces.texts, ['xxxxxxxx', '{"a":\n1}'], 'the last piece of something else is no message')
 })
 
-const ORIGIN: Origin = { source: 'in', host: 'h', codec: PLAIN_TEXT, wanted: new WantedNames() }
+const ORIGIN: Origin = { source: 'in', host: 'h', codec: TEXT_LINES, wanted: new WantedNames() }
 
 /** Joins pieces; throws when they are not marked as such. */
 function joined(lines: readonly Line[]): string[] {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
 import { DISCARD, FULL, LATE, PASS } from '../../../../src/components/throttle/decisions.js'
-import { EarlierMemory, EarlierRows, MOST_BYTES } from '../../../../src/components/throttle/event/earlier-rows.js'
+import { EarlierMemory, EarlierRows, MOST_ROW_BYTES } from '../../../../src/components/throttle/event/earlier-rows.js'
 import { EventTiming } from '../../../../src/components/throttle/event/timing.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
@@ -245,7 +245,7 @@ t.test('each of very many buckets keeps an earlier window', async t => {
 t.test('all buckets together have a bound, and what they keep is given back', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
-    const others = MOST_BYTES - 2_000_000
+    const others = MOST_ROW_BYTES - 2_000_000
     limiter.timing.room.bytes = others
     from('a')
     const wrong = { discarded: 0, late: 0 }
@@ -257,7 +257,7 @@ t.test('all buckets together have a bound, and what they keep is given back', as
       }
     }
     t.same(wrong, { discarded: 0, late: 0 }, mode)
-    t.ok(limiter.timing.room.bytes <= MOST_BYTES)
+    t.ok(limiter.timing.room.bytes <= MOST_ROW_BYTES)
     t.ok(limiter.timing.room.rows > 50_000, `${limiter.timing.room.rows}`)
     t.ok(limiter.timing.room.forgotten >= 109_000 - limiter.timing.room.rows, `${limiter.timing.room.forgotten}`)
     t.equal(take(5, 108), DISCARD)
@@ -275,7 +275,7 @@ t.test('all buckets together have a bound, and what they keep is given back', as
 t.test('a bucket for whose windows there is no memory has its newest one', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
-    limiter.timing.room.bytes = MOST_BYTES
+    limiter.timing.room.bytes = MOST_ROW_BYTES
     from('a')
     t.equal(take(1, 108), PASS)
     t.equal(take(1, 109), PASS)

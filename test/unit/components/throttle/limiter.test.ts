@@ -1,11 +1,11 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
 import {
+  dataViewOf,
   hashBytes,
+  hashedKey,
   KeyTable,
-  keyOf,
   randomSeed,
-  viewOf,
 } from '../../../../src/components/throttle/buckets/key-table.js'
 import { DISCARD, FULL, PASS, type WindowDecision } from '../../../../src/components/throttle/decisions.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
@@ -95,7 +95,7 @@ const windowsOf = (mode: WindowMode, limit: number, windowMs: number) =>
 
 const take = (limiter: Limiter, key: Buffer, now: number) => {
   limiter.advance(now)
-  return limiter.take(keyOf(key, limiter.seed), now, 1, 0)
+  return limiter.take(hashedKey(key, limiter.seed), now, 1, 0)
 }
 
 t.test('decides as the model does, whatever the clock does', async t => {
@@ -123,7 +123,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
         limiter.advance(now)
         if (model.isDoubtful(name, now)) continue
         compared++
-        const [got, expected] = [limiter.take(keyOf(key, limiter.seed), now, 1, 0), model.take(name, now)]
+        const [got, expected] = [limiter.take(hashedKey(key, limiter.seed), now, 1, 0), model.take(name, now)]
         if (got !== expected) wrong++
         if (wrong) t.fail(`${mode}, seed ${seed}, step ${step}: ${got} rather than ${expected}`)
       }
@@ -248,7 +248,7 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
 t.test('a bucket of gcra that an event of a large cost has filled for long is not idle', t => {
   const limit: Limit = { mode: 'gcra', limit: 1, windowMs: 1000, unit: 'events', burst: 0 }
   const limiter = new Limiter({ limits: [limit], maxKeys: 10, seed: 7 }, new ClockTiming())
-  const key = keyOf(Buffer.from('a'), limiter.seed)
+  const key = hashedKey(Buffer.from('a'), limiter.seed)
   const takeAt = (now: number, cost: number) => {
     limiter.advance(now)
     return limiter.take(key, now, cost, 0)
@@ -312,17 +312,17 @@ t.test('the largest limit, and a burst in a sliding window that grows and shrink
 t.test('the table finds what was added, and nothing else, also when all hashes are the same', async t => {
   const random = seeded(99)
   for (const [count, hash] of [
-    [20_000, (key: Buffer) => hashBytes(viewOf(key), 0, key.length, 5)],
+    [20_000, (key: Buffer) => hashBytes(dataViewOf(key), 0, key.length, 5)],
     [600, () => -3],
   ] as const) {
     const table = new KeyTable()
-    const keyOf = (bytes: Buffer) => ({ bytes: viewOf(bytes), start: 0, end: bytes.length, hash: hash(bytes) })
+    const keyOf = (bytes: Buffer) => ({ bytes: dataViewOf(bytes), start: 0, end: bytes.length, hash: hash(bytes) })
     const keys = [Buffer.alloc(0), ...randomKeys(count, random).filter(key => key.length > 0)]
     const ids = keys.map((key, i) => {
       if (table.find(keyOf(key)) !== -1) t.fail('found too early')
       // From the middle of a larger buffer, as keys come from the bytes of a line.
       const padded = Buffer.concat([Buffer.from('"'), key, Buffer.from('"')])
-      return [table.add({ ...keyOf(key), bytes: viewOf(padded), start: 1, end: padded.length - 1 }), i]
+      return [table.add({ ...keyOf(key), bytes: dataViewOf(padded), start: 1, end: padded.length - 1 }), i]
     })
     t.ok(
       ids.every(([id, i]) => id === i),
@@ -341,14 +341,14 @@ t.test('the table finds what was added, and nothing else, also when all hashes a
     t.ok(left.every((key, i) => table.find(keyOf(key)) === i))
     t.ok(keys.every((key, n) => stays(n) || table.find(keyOf(key)) === -1))
   }
-  const a = viewOf(Buffer.from('a'))
+  const a = dataViewOf(Buffer.from('a'))
   t.not(hashBytes(a, 0, 1, 1), hashBytes(a, 0, 1, 2), 'the seed matters')
 })
 
 t.test('nobody knows which keys collide: each throttle has a seed of its own', async t => {
   t.ok(new Set(Array.from({ length: 20 }, randomSeed)).size > 10)
   const collides = (seed: number) => {
-    const hash = (text: string) => hashBytes(viewOf(Buffer.from(text)), 0, text.length, seed) & 0xff
+    const hash = (text: string) => hashBytes(dataViewOf(Buffer.from(text)), 0, text.length, seed) & 0xff
     return Array.from({ length: 2000 }, (_, i) => `${i}`).filter(key => hash(key) === 0)
   }
   t.notSame(collides(1), collides(2))

@@ -2,7 +2,7 @@ import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { keyBytes } from '../../../../src/components/throttle/buckets/bucket-key.js'
-import { keyOf } from '../../../../src/components/throttle/buckets/key-table.js'
+import { hashedKey } from '../../../../src/components/throttle/buckets/key-table.js'
 import { createClockDecider } from '../../../../src/components/throttle/decider.js'
 import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/decisions.js'
 import { createDecider } from '../../../../src/components/throttle/event/timing.js'
@@ -237,7 +237,7 @@ t.test('a rule for one key has no bucket with another one', async t => {
   })
   decide({ app: 'a' }, 0)
   const b = decider.ruleOf(batch({ app: 'b' }), 0)!
-  const keyOfA = keyOf(keyBytes('a'), decider.limiter.seed)
+  const keyOfA = hashedKey(keyBytes('a'), decider.limiter.seed)
   t.match(decider.limiter.ofRule(b).level(keyOfA, 0, 1, 1), { used: 0, limit: { limit: 3 } })
 })
 

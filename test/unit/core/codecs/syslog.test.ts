@@ -5,7 +5,7 @@ import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { structuredData } from '../../../../src/core/codecs/syslog/syslog-data.js'
 import { scanSyslog } from '../../../../src/core/codecs/syslog/syslog-header.js'
-import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import { parseFieldPath } from '../../../../src/core/event/field-path.js'
@@ -188,7 +188,7 @@ t.test('events: what a line lacks, and lines that are none', async t => {
     host: 'here',
     ...at,
   })
-  const text = batchOf(lines, { codec: PLAIN_TEXT, peer: '192.0.2.7' })
+  const text = batchOf(lines, { codec: TEXT_LINES, peer: '192.0.2.7' })
   t.equal(text.scan(), 0, 'text is text')
   t.strictSame(text.fields(0), { message: '<13>Oct 11 22:14:15 h a[1]: one', peer: '192.0.2.7', host: 'here', ...at })
   t.strictSame(

@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { type Notice, Notifier } from '../../../../src/daemon/systemd/notifier.js'
-import { CHECKS, DaemonHealth, daemonState, type Subject } from '../../../../src/daemon/systemd/service-state.js'
+import { CHECKS, DaemonHealth, daemonState, type WatchedService } from '../../../../src/daemon/systemd/service-state.js'
 import { Systemd } from '../../../../src/daemon/systemd/systemd.js'
 import type { Watched } from '../../../../src/engine/run/measure/progress.js'
 import { turns } from '../../../support/until.js'
@@ -160,7 +160,7 @@ t.test('ready, reloading, ending', async t => {
     state: () => subject,
     goesOn: () => subject.fine,
   }
-  systemd.follow(subject satisfies Subject)
+  systemd.follow(subject satisfies WatchedService)
   t.match(sent, [{ STATUS: 'validates out' }])
   await settle()
   t.same(sent.splice(0), [{ STATUS: 'validates out' }, { EXTEND_TIMEOUT_USEC: '30000000' }], 'more time is asked for')

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type AnyDefinition, defineDestination, defineProcessor, defineSource } from '../../../../src/core/component.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { byteSize, duration, fieldPath, regex, secret } from '../../../../src/core/options/options.js'
 
 /** Definitions with every kind of option, so that these tests stand when a real component changes. */
@@ -93,7 +93,7 @@ const keep = defineDestination({
   summary: 'Keeps.',
   options: z.strictObject({ path: z.string().min(1).describe('Where.') }),
   examples: [{ title: 'Here', yaml: 'path: ./out\n' }],
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create: () => ({ write: async () => {} }),
 })
 

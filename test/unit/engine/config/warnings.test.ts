@@ -5,7 +5,7 @@ import t from 'tap'
 import { validate } from '../../../../src/cli/check/validate.js'
 import { components } from '../../../../src/components/list.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
-import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
 import { defineProcessor } from '../../../../src/core/component.js'
 import { lineFields } from '../../../../src/core/event/event.js'
 import { fieldsOfLines } from '../../../../src/core/event/event-fields.js'
@@ -102,7 +102,7 @@ t.test('a field that no event can have', async t => {
 
 t.test('the fields that are listed are those that events have', async t => {
   const lines = ['plain', '<13>1 2026-01-02T03:04:05Z h app 1 id [a b="c"] text', '<13>Jan  2 03:04:05 h app[1]: text']
-  for (const codec of [PLAIN_TEXT, codecOf('syslog')!]) {
+  for (const codec of [TEXT_LINES, codecOf('syslog')!]) {
     const known = fieldsOfLines(codec, ['file', 'peer'])!.names
     for (const line of lines) {
       const origin = { source: 's', path: 'p', peer: 'q', host: 'h', codec, wanted: new WantedNames() }

@@ -7,7 +7,7 @@ import { type BatchScope, discard, LATER, MAIN } from '../../../../src/core/proc
 import { isReady } from '../../../../src/daemon/status/ready.js'
 import { SlowWork } from '../../../../src/engine/flow/failures.js'
 import { SteadyClock } from '../../../../src/engine/flow/steady-clock.js'
-import type { Left } from '../../../../src/engine/flow/waiting.js'
+import type { WaitedEvents } from '../../../../src/engine/flow/waiting.js'
 import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
@@ -68,7 +68,7 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
   }
   const balanced = () => counters.imbalance().events === 0 && counters.imbalance().bytes === 0
   /** Passes on what waits in a predecessor. */
-  const inherit = (all: readonly Left[]) => {
+  const inherit = (all: readonly WaitedEvents[]) => {
     for (const left of all) {
       counters.arrived(left.batch.length, left.batch.bytes)
       stage.inherit(left)

@@ -32,7 +32,7 @@ import {
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { Ack, type AckStatus } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { discard, FAILED } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
@@ -83,7 +83,7 @@ const numbers = defineSource({
 const judging = defineDestination({
   type: 'judging',
   ...madeUp('Takes what the test wants.'),
-  delivery: { ...LOCAL, max_events: 1 },
+  delivery: { ...LOCAL_DEFAULTS, max_events: 1 },
   create: (_, context) => ({
     async write(request) {
       const fields = request[0]!.fields(0)

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { filter } from '../../../../src/components/processors/filter.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
 import {
   type AnyDefinition,
   defineDestination,
@@ -17,7 +17,7 @@ import {
 import { DeliveryError } from '../../../../src/core/errors.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { discard } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
@@ -55,7 +55,7 @@ const lines = defineSource({
   }),
   examples: [{ title: '', yaml: 'count: 1' }],
   create(options, context) {
-    const origin = context.origin(PLAIN_TEXT)
+    const origin = context.origin(TEXT_LINES)
     let failed = !options.fail_once
     return {
       async run(out: Output, signal: AbortSignal) {
@@ -96,7 +96,7 @@ const late = defineSource({
 const collect = defineDestination({
   type: 'collect',
   ...madeUp('Keeps what it gets.'),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create: (_, context) => ({
     async write(request) {
       await stage.gate

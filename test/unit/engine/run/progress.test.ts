@@ -9,7 +9,7 @@ import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { type AnyDefinition, defineDestination, defineProcessor } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { type DeliveryOptions, deliveryOptions, LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { type DeliveryOptions, deliveryOptions, LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { ComponentSet } from '../../../../src/engine/flow/counters.js'
 import { Delivery } from '../../../../src/engine/flow/delivery/delivery.js'
@@ -133,7 +133,7 @@ let called = 0
 const collect = defineDestination({
   type: 'collect',
   ...madeUp('Keeps what it gets.'),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create: () => ({
     async write(request) {
       for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.line(i).toString())

@@ -20,7 +20,7 @@ import { validate } from '../../../../src/cli/check/validate.js'
 import { file } from '../../../../src/components/file/source.js'
 import { type AnyDefinition, defineDestination } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { orphanMetrics } from '../../../../src/daemon/run/gauges.js'
 import { noticesOf, problemsOf } from '../../../../src/daemon/status/problems.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
@@ -50,7 +50,7 @@ const collect = defineDestination({
   type: 'collect',
   ...madeUp('Keeps what it gets.'),
   options: z.strictObject({ how: z.enum(['takes', 'refuses', 'retries', 'hangs', 'cannot_start']).default('takes') }),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create: ({ how }) => ({
     async start() {
       if (how === 'cannot_start') throw new Error('not on this machine')

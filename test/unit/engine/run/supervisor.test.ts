@@ -16,7 +16,7 @@ import { tcp } from '../../../../src/components/tcp/source.js'
 import { type AnyDefinition, defineDestination, defineProcessor, defineSource } from '../../../../src/core/component.js'
 import { parseCondition } from '../../../../src/core/condition/parse.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { Secret } from '../../../../src/core/options/options.js'
 import { filePath } from '../../../../src/core/options/reach.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
@@ -63,7 +63,7 @@ const collect = defineDestination({
       .default('takes'),
     key_file: filePath().optional(),
   }),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create({ how }, { id }) {
     made++
     onMade(id)

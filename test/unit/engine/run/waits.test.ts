@@ -2,13 +2,13 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
-import { route } from '../../../../src/components/processors/route.js'
+import { routeProcessor } from '../../../../src/components/processors/route.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
 import { defineDestination, defineProcessor, defineSource } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
-import { LOCAL } from '../../../../src/core/options/delivery-options.js'
+import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Engine } from '../../../../src/engine/run/engine.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
@@ -132,7 +132,7 @@ const lines = defineSource({
   options: z.strictObject({ text: z.string().default('a'), count: z.int().default(400) }),
   examples: [{ title: '', yaml: '' }],
   create({ text, count }, context) {
-    const origin = context.origin(PLAIN_TEXT)
+    const origin = context.origin(TEXT_LINES)
     return {
       async run(out, signal) {
         for (let i = 0; i < count && !signal.aborted; i++) {
@@ -149,7 +149,7 @@ const lines = defineSource({
 const collect = defineDestination({
   type: 'collect',
   ...madeUp('Does what a test says.'),
-  delivery: LOCAL,
+  delivery: LOCAL_DEFAULTS,
   create: (_, { id }) => ({
     async write() {
       if (habits[id] === 'hangs') await until(() => habits[id] !== 'hangs')
@@ -167,7 +167,7 @@ const hangs = defineProcessor({
 async function running(t: Test, yaml: string, does: typeof habits) {
   habits = does
   const text = `data_dir: ${testFolder(t)}\nmetrics: false\n${yaml}`
-  const components = [lines, collect, hangs, route, throttle]
+  const components = [lines, collect, hangs, routeProcessor, throttle]
   const config = parseConfig(text, 'test.yaml', { env: {}, components })
   const log = pino({ level: 'silent' })
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ALONE, hashBytes, NONE, TO_FIND, viewOf } from '../../../../src/components/throttle/buckets/key-table.js'
+import { ALONE, dataViewOf, hashBytes, NONE, TO_FIND } from '../../../../src/components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { PLAIN } from '../../../../src/core/event/plain-strings.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
@@ -36,7 +36,7 @@ t.test('values are hashed as in JavaScript', async t => {
   const batch = batchOf(values.map(value => JSON.stringify(value)))
   const { starts, ends, hashes, ids, left } = hash(batch, strings.owner())
   t.equal(left, LINES)
-  const view = viewOf(batch.chunk)
+  const view = dataViewOf(batch.chunk)
   for (const [i, value] of values.entries()) {
     if (batch.chunk.toString('utf8', starts[i], ends[i]) !== value) t.fail(`${value} is found at ${starts[i]}`)
     if (hashes[i] !== hashBytes(view, starts[i]!, ends[i]!, 7)) t.fail(`${value} has another hash`)
@@ -88,7 +88,7 @@ t.test('integers are hashed as their texts', async t => {
   for (const [i, value] of values.entries()) {
     const text = value.replaceAll('"', '')
     t.equal(batch.chunk.toString('utf8', starts[i], ends[i]), text)
-    t.equal(hashes[i], hashBytes(viewOf(Buffer.from(text)), 0, text.length, 7))
+    t.equal(hashes[i], hashBytes(dataViewOf(Buffer.from(text)), 0, text.length, 7))
     t.equal(ids[i], TO_FIND)
   }
   batch.ack.settle('delivered')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { DISCARD, PASS } from '../../../../src/components/throttle/decisions.js'
 import type { KeyedProcessor, SeeDecisions } from '../../../../src/components/throttle/keyed-processor.js'
@@ -267,7 +267,7 @@ longTest('50 throttles with 100,000 keys stay within the memory of the page', as
       return () => {}
     },
   } as unknown as KeyedProcessor
-  const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app' }) as ThrottleOptions
+  const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app' }) as ThrottleConfig
   const ids = Array.from({ length: 50 }, (_, n) => `lim${n}`)
   const config = {
     dataDir: '/',

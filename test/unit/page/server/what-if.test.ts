@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
+import type { ThrottleConfig } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import type { Asked } from '../../../../src/page/server/watch/question.js'
 import { QuestionError } from '../../../../src/page/server/watch/question-error.js'
@@ -16,7 +16,7 @@ const MEMORY = 32 * 1024 * 1024
 
 /** A throttle that is watched, and what it was given. */
 async function watchedThrottle(given: object, bytes = MEMORY, time = new ManualTime()) {
-  const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app', ...given }) as ThrottleOptions
+  const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app', ...given }) as ThrottleConfig
   const stage = await throttleStage({ limit: 5, window: '1s', key_field: '.app', ...given }, { time })
   const watch = new ThrottleWatch(options, stage.processor, bytes, time)
   const lines: object[] = []
@@ -302,12 +302,12 @@ t.test('after a reload the throttle of the same id goes on; with another key cou
   const first = await watchedThrottle({})
   await first.take([{ app: 'a' }, { app: 'a' }])
   const second = await throttleStage({ limit: 5, window: '1s', key_field: '.app' }, { time: first.time })
-  const options = throttle.options.parse({ limit: 9, window: '1s', key_field: '.app' }) as ThrottleOptions
+  const options = throttle.options.parse({ limit: 9, window: '1s', key_field: '.app' }) as ThrottleConfig
   first.watch.follow(options, second.processor, MEMORY)
   await second.through([{ app: 'a' }])
   await first.through([{ app: 'a' }])
   t.match(await first.watch.whatIf({}, () => undefined), { events: 3, keys_count: 1, yaml: '' })
-  const other = throttle.options.parse({ limit: 9, window: '1s', key_field: '.host' }) as ThrottleOptions
+  const other = throttle.options.parse({ limit: 9, window: '1s', key_field: '.host' }) as ThrottleConfig
   first.watch.follow(other, second.processor, MEMORY)
   t.match(await first.watch.whatIf({}, () => undefined), { events: 0 })
 })

@@ -17,7 +17,7 @@ import { createInterface } from 'node:readline'
 import { pino } from 'pino'
 import t from 'tap'
 import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
-import { Connection, loadSqlite } from '../../../../src/service/api/store/sqlite-connection.js'
+import { loadSqlite, SqliteConnection } from '../../../../src/service/api/store/sqlite-connection.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
 import { limitFileSize } from '../../../support/file-limit.js'
@@ -62,14 +62,14 @@ async function pairsIn(store: Store): Promise<{ a: number[]; b: number[] }> {
 t.test('the store of a service is checked in another thread: systemd hears that it starts', async t => {
   const path = testFolder(t)
   await (await openSqlite(path)).close()
-  const { execute } = Connection.prototype
+  const { execute } = SqliteConnection.prototype
   const here: string[] = []
-  Connection.prototype.execute = function (how, text, values) {
+  SqliteConnection.prototype.execute = function (how, text, values) {
     here.push(text)
     return execute.call(this, how, text, values)
   }
   t.teardown(() => {
-    Connection.prototype.execute = execute
+    SqliteConnection.prototype.execute = execute
   })
   await (await openSqlite(path)).close()
   t.match(here, ['PRAGMA user_version', 'PRAGMA quick_check(1)'])

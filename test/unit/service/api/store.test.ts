@@ -18,7 +18,7 @@ import { Recent } from '../../../../src/service/api/store/recent.js'
 import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
 import { WriterThread } from '../../../../src/service/api/store/sqlite-thread.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
-import type { Store, Table } from '../../../../src/service/api/store/store.js'
+import type { Store, TableName } from '../../../../src/service/api/store/store.js'
 import { testFolder } from '../../../support/folder.js'
 import { openTestStore, SERVER } from '../../../support/postgres.js'
 import { put, settingOf } from '../../../support/settings.js'
@@ -116,7 +116,7 @@ for (const [name, open] of STORES) {
 
   t.test(`${name}: tells of changes before they resolve`, async t => {
     const { store } = await opened(t, open)
-    const heard: Table[] = []
+    const heard: TableName[] = []
     for (const table of ['account', 'person', 'secret'] as const) store.watch([table], () => heard.push(table))
     const hears = async (work: Parameters<Store['change']>[1]) => {
       await store.change('', work).catch(() => {})

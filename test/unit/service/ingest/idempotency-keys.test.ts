@@ -5,7 +5,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../../src/lib/time.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
-import { ALONE, type Nodes } from '../../../../src/service/api/nodes.js'
+import { type Nodes, SINGLE_NODE } from '../../../../src/service/api/nodes.js'
 import { KEYS, openSqlite } from '../../../../src/service/api/store/sqlite.js'
 import { IdempotencyKeys, KEY_BYTES } from '../../../../src/service/ingest/idempotency-keys.js'
 import { limitFileSize } from '../../../support/file-limit.js'
@@ -242,7 +242,7 @@ t.test('keys are bounded in time and by account, and go with their pipeline', as
 t.test('nodes that share the keys: one of them removes those of all', async t => {
   const folder = testFolder(t)
   const turns = { a: false, b: true }
-  const nodeOf = (name: 'a' | 'b') => ({ mostKeys: 20, nodes: { ...ALONE, takes: async () => turns[name] } })
+  const nodeOf = (name: 'a' | 'b') => ({ mostKeys: 20, nodes: { ...SINGLE_NODE, takes: async () => turns[name] } })
   const [a, b] = [await startService(t, folder, nodeOf('a')), await startService(t, folder, nodeOf('b'))]
   for (let n = 0; n < 30; n++) await (n % 2 ? a : b).send(`${n}`, one)
   t.equal(a.keys.bytesOf('a'), 0, 'they are not on its disk')

@@ -22,7 +22,7 @@ import { LimitedReach } from '../../../../src/engine/config/published/limited-re
 import type { Permissions } from '../../../../src/engine/config/published/permissions.js'
 import { AddressRules } from '../../../../src/lib/network/address-rules.js'
 import { systemClock } from '../../../../src/lib/time.js'
-import { Quota } from '../../../../src/net/http/server/quota.js'
+import { RequestMemory } from '../../../../src/net/http/server/quota.js'
 import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
 import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
 import { Feed } from '../../../../src/service/ingest/worker/feed.js'
@@ -901,7 +901,7 @@ t.test('in an account that takes much memory, a pipeline that nobody uses ends',
 t.test('every account has its share of the memory and of the requests', async t => {
   const quotas = new AccountQuotas({ requests: 100, bytes: 1000 })
   const all = Array.from({ length: 75 }, () => quotas.lease('greedy'))
-  const pipeline = new Quota(100, 1000)
+  const pipeline = new RequestMemory(100, 1000)
   t.throws(() => quotas.lease('greedy', pipeline.lease()), {
     code: 'account_share_exceeded',
     message: /75 requests that wait to be delivered; with this request it would have 76\./,

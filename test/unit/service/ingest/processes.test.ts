@@ -15,7 +15,7 @@ import {
   checkReply,
   shortLine,
 } from '../../../../src/service/ingest/process/from-process.js'
-import type { Call } from '../../../../src/service/ingest/process/messages.js'
+import type { ProcessCall } from '../../../../src/service/ingest/process/messages.js'
 import { type Demand, ProcessSlots } from '../../../../src/service/ingest/process-slots.js'
 import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from '../../../support/folder.js'
@@ -301,7 +301,7 @@ t.test('a process tells only what has changed, and less often where that is much
     runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough() },
   })
   t.teardown(() => worker.close())
-  const ids = async (call: Pick<Call, 'name' | 'of'>) => {
+  const ids = async (call: Pick<ProcessCall, 'name' | 'of'>) => {
     const id = ++calls
     counted = []
     worker.receive({ id, instructions: undefined, ...call }, undefined)

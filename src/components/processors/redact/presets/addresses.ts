@@ -1,6 +1,6 @@
 import { APOSTROPHE, COLON, DASH, DOT, ZERO } from '../../../../lib/formats/ascii.js'
 import type { Matches } from '../matches.js'
-import { BASE64URL, DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
+import { BASE64URL, DIGIT, endOf, HEX, HOST, is, LOCAL, runStart, WORD } from './bytes.js'
 import { ipv4End } from './digits.js'
 
 const [PERCENT, OPEN_BRACKET, CLOSE_BRACKET] = [0x25, 0x5b, 0x5d]
@@ -13,7 +13,7 @@ const LONGEST_LOCAL = 256
 /** Finds an email address whose @ is at `p`. Returns where to continue. */
 export function findEmail(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const after = p + 1
-  let from = startOf(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
+  let from = runStart(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
   while (from < p && (b[from] === APOSTROPHE || b[from] === DOT)) from++
   if (from === p) return after
   const to = b[after] === OPEN_BRACKET ? literalEnd(b, after, end) : domainEnd(b, after, end)
@@ -86,7 +86,7 @@ function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
 /** Whether a name and a colon are before `p`, as in `addr:`. A hexadecimal number is not a name. */
 function isBehindName(b: Buffer, p: number, start: number): boolean {
   if (b[p - 1] !== COLON) return false
-  const from = startOf(b, p - 1, Math.max(start, p - LONGEST_NAME), BASE64URL)
+  const from = runStart(b, p - 1, Math.max(start, p - LONGEST_NAME), BASE64URL)
   return endOf(b, from, p - 1, HEX) < p - 1
 }
 
@@ -99,7 +99,7 @@ function isNumber(b: Buffer, from: number, to: number): boolean {
 
 /** Finds an IPv6 address and its zone. Its first colon is at `p`. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
-  const from = startOf(b, p, Math.max(start, p - 5), HEX)
+  const from = runStart(b, p, Math.max(start, p - 5), HEX)
   if (p - from > 4) return p + 1
   if (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON) && !isBehindName(b, from, start)) return p + 1
   const to = ipv6End(b, from, end)

@@ -42,7 +42,7 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
 }
 
 /** Goes back from `p`, at most to `start`, over bytes of these classes. Returns where these bytes begin, or `p`. */
-export function startOf(b: Buffer, p: number, start: number, bits: number): number {
+export function runStart(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p
 }

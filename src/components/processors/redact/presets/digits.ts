@@ -1,5 +1,5 @@
 import { COLON, DASH, DOT, PLUS, SLASH, SPACE, ZERO } from '../../../../lib/formats/ascii.js'
-import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
+import { DIGIT, endOf, HEX, is, runStart, WORD } from './bytes.js'
 
 /** These functions look for a match whose first digit is at `p`. They return the end of the match, or -1. */
 
@@ -81,7 +81,7 @@ const LONGEST_HASH = 128
 function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
   if (to < 0) return -1
   for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
-  const first = startOf(b, from, Math.max(start, from - LONGEST_HASH), HEX)
+  const first = runStart(b, from, Math.max(start, from - LONGEST_HASH), HEX)
   const last = endOf(b, to, Math.min(end, to + LONGEST_HASH), HEX)
   if ((first > start && is(b[first - 1], WORD)) || (last < end && is(b[last], WORD))) return to
   const isHash = (first < from && last > to) || hasDigit(b, first, from) || hasDigit(b, to, last)

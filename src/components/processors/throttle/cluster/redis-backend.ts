@@ -7,9 +7,9 @@ import { type RedisProblem, redisProblem } from '../../../../net/redis/redis-err
 import type { Backend, OnFailure } from '../../../throttle/cluster/cluster-decider.js'
 import { SCRIPT } from '../../../throttle/cluster/script.js'
 import {
-  type Demand,
-  type Grant,
-  NOTHING,
+  type LeaseDemand,
+  type LeaseGrant,
+  NO_LEASE,
   readReply,
   type ScriptCall,
   SharedLimits,
@@ -39,8 +39,8 @@ const SHA = createHash('sha1').update(SCRIPT).digest('hex')
  * A demand that takes no units. If the server does not allow its user to read the keys of the group, only this probe
  * fails, and not every batch.
  */
-const PROBE: Demand = {
-  ...NOTHING,
+const PROBE: LeaseDemand = {
+  ...NO_LEASE,
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
 }
@@ -133,7 +133,7 @@ export class RedisBackend implements Backend {
     return this.#probe()
   }
 
-  async ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined> {
+  async ask(demands: readonly LeaseDemand[]): Promise<readonly LeaseGrant[] | undefined> {
     const connection = this.#connection
     if (!connection) return undefined
     const begin = this.#context.clock.now()
@@ -169,11 +169,11 @@ export class RedisBackend implements Backend {
   }
 
   /** Makes one round trip, because it sends all calls before the first reply. */
-  async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
+  async #execute(connection: RedisConnection, demands: readonly LeaseDemand[]): Promise<LeaseGrant[]> {
     const { group, timeoutMs } = this.#options
     const { clock } = this.#context
     const calls = scriptCalls(group, demands, connection.isCluster, clock.now() + this.#aheadMs)
-    const grants: Grant[] = []
+    const grants: LeaseGrant[] = []
     this.#requests.value++
     const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)
     const replies = await inTime(Promise.all(calls.map(ask)), timeoutMs, clock)

@@ -1,7 +1,7 @@
 import type { ProcessorContext, StateFolder } from '../../../../core/component.js'
 import type { SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
 import type { Rule } from '../../../throttle/rules/rule.js'
-import { limitsOf, type ThrottleOptions } from '../options.js'
+import { limitsOf, type ThrottleConfig } from '../options.js'
 import { StateSaver } from './state-saver.js'
 
 export interface Persisted {
@@ -13,7 +13,7 @@ export interface Persisted {
 
 /** Restores the buckets that an earlier run has saved, and saves the buckets from now on. */
 export async function openSaver(
-  options: ThrottleOptions,
+  options: ThrottleConfig,
   { clock, log, metrics }: Pick<ProcessorContext, 'clock' | 'log' | 'metrics'>,
   state: StateFolder,
   { limiter, rules, isInherited }: Persisted,
@@ -28,7 +28,7 @@ export async function openSaver(
  * The options that saved buckets depend on. If only the value of a limit changes, saved counts stay valid, but the
  * times that gcra saves do not stay valid.
  */
-function meaningOf(options: ThrottleOptions): Record<string, unknown> {
+function meaningOf(options: ThrottleConfig): Record<string, unknown> {
   const { key_field, time_field, cost } = options
   return {
     key_field: key_field.map(({ text }) => text),

@@ -4,7 +4,15 @@ import { refuseNewer } from '../../../../core/unreadable.js'
 import type { BufferFolder } from '../../../../engine/flow/disk-buffer/files.js'
 import { type Clock, nextTurn } from '../../../../lib/time.js'
 import type { BucketsReader } from '../../../throttle/persist/saved-buckets.js'
-import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segmentsIn, surveySegment } from './segments.js'
+import {
+  BUCKETS_FORMAT,
+  type BucketSegment,
+  blocksOf,
+  bucketSegmentName,
+  type SegmentHead,
+  segmentsIn,
+  surveySegment,
+} from './segments.js'
 
 export interface Restoring {
   readonly folder: BufferFolder
@@ -25,7 +33,7 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   for (const [n, { name, sluice_buckets }] of segments.entries()) {
     try {
       const now = clock?.now() ?? Number.NEGATIVE_INFINITY
-      await readSegment(folder, name, content => to.read(content, now, shifts[n]!, sluice_buckets === FORMAT))
+      await readSegment(folder, name, content => to.read(content, now, shifts[n]!, sluice_buckets === BUCKETS_FORMAT))
     } catch (error) {
       reportUnreadable(restoring, name, error)
     }
@@ -44,14 +52,14 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
 }
 
 /** The segments that can be read and were written with the same options, the oldest first. */
-async function usable(restoring: Restoring): Promise<Segment[]> {
+async function usable(restoring: Restoring): Promise<BucketSegment[]> {
   const { folder, means, log } = restoring
-  const found: Segment[] = []
+  const found: BucketSegment[] = []
   let changed: string[] = []
   for (const name of await namesIn(restoring)) {
     try {
       const segment = await surveySegment(folder, name)
-      if (segment) refuseNewer(segment.sluice_buckets, FORMAT)
+      if (segment) refuseNewer(segment.sluice_buckets, BUCKETS_FORMAT)
       if (!segment || segment.lost > 0)
         log.warn(
           { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },
@@ -76,7 +84,7 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
 
 async function namesIn(restoring: Restoring): Promise<string[]> {
   try {
-    return (await segmentsIn(restoring.folder)).map(segmentName)
+    return (await segmentsIn(restoring.folder)).map(bucketSegmentName)
   } catch (error) {
     reportUnreadable(restoring, '', error)
     return []
@@ -97,7 +105,7 @@ function reportUnreadable({ folder, log }: Restoring, name: string, error: unkno
  * The shift that converts each segment's times to the current clock. Within a run, the shift is exact. Between runs,
  * and from the last run to now, the wall clock gives the elapsed time, or 0 if the wall clock was set back.
  */
-function shiftsOf(segments: readonly Segment[], present: { now: number; wall: number }): number[] {
+function shiftsOf(segments: readonly BucketSegment[], present: { now: number; wall: number }): number[] {
   const shifts: number[] = []
   let shift = 0
   let next = present

@@ -8,7 +8,7 @@ import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/p
  */
 
 /** In the newest format, buckets have sums (CreditedWindows). Event time has none, like earlier versions. */
-export const FORMAT = 2
+export const BUCKETS_FORMAT = 2
 export const WITHOUT_SUMS = 1
 const NAME = /^(\d{1,15})\.buckets$/
 
@@ -21,7 +21,7 @@ export interface SegmentHead {
   readonly means: Readonly<Record<string, unknown>>
 }
 
-export interface Segment extends SegmentHead {
+export interface BucketSegment extends SegmentHead {
   readonly name: string
   readonly first: Stamp
   readonly last: Stamp
@@ -29,7 +29,7 @@ export interface Segment extends SegmentHead {
   readonly lost: number
 }
 
-export const segmentName = (number: number) => `${number}.buckets`
+export const bucketSegmentName = (number: number) => `${number}.buckets`
 
 export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
   const names = await folder.list()
@@ -58,7 +58,7 @@ export async function* blocksOf(file: BufferFile): AsyncGenerator<Block> {
 }
 
 /** A segment's description. Undefined if its first block is incomplete or damaged. Throws Error for a later format. */
-export async function surveySegment(folder: BufferFolder, name: string): Promise<Segment | undefined> {
+export async function surveySegment(folder: BufferFolder, name: string): Promise<BucketSegment | undefined> {
   const file = await folder.open(name)
   try {
     let head: SegmentHead | undefined

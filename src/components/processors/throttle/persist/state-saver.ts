@@ -8,7 +8,7 @@ import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets, type SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
 import type { Rule } from '../../../throttle/rules/rule.js'
 import { restoreBuckets } from './restore.js'
-import { FORMAT, type SegmentHead, segmentName, segmentsIn, WITHOUT_SUMS } from './segments.js'
+import { BUCKETS_FORMAT, bucketSegmentName, type SegmentHead, segmentsIn, WITHOUT_SUMS } from './segments.js'
 
 const INTERVAL_MS = 1000
 /** The creation of blocks takes at most 1/50 of the time. */
@@ -176,9 +176,9 @@ export class StateSaver {
     await this.#folder.make()
     const number = ((await segmentsIn(this.#folder)).at(-1) ?? 0) + 1
     this.#bytes = this.#bytesOfAll = 0
-    this.#name = segmentName(number)
+    this.#name = bucketSegmentName(number)
     this.#segment = await this.#folder.create(this.#name)
-    const head: SegmentHead = { sluice_buckets: inEventTime ? WITHOUT_SUMS : FORMAT, run: this.#run, means }
+    const head: SegmentHead = { sluice_buckets: inEventTime ? WITHOUT_SUMS : BUCKETS_FORMAT, run: this.#run, means }
     const block = Buffer.concat([Buffer.alloc(HEAD_BYTES), Buffer.from(JSON.stringify(head))])
     await this.#append(sealBlock(block, { now: clock.now(), wall: clock.wall() }))
   }
@@ -196,7 +196,7 @@ export class StateSaver {
     await this.#segment!.sync()
     await this.#folder.sync()
     this.#bytesOfAll = this.#bytes
-    for (const name of (await segmentsIn(this.#folder)).map(segmentName))
+    for (const name of (await segmentsIn(this.#folder)).map(bucketSegmentName))
       if (name !== this.#name) await this.#folder.remove(name).catch(error => this.#reportKept(name, error))
     this.#onDisk = this.#bytes
   }

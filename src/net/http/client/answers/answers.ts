@@ -5,12 +5,12 @@ import { hideSecrets } from '../../../../lib/formats/escapes.js'
 import type { Clock } from '../../../../lib/time.js'
 import { proxyWords } from '../../../explain.js'
 import { type AccessKey, credentialsOf } from '../../../key.js'
-import { decoded, parametersOf, withoutQuery } from '../../../urls.js'
+import { decodedQuery, parametersOf, withoutQuery } from '../../../urls.js'
 import type { Answer } from '../http-client.js'
 import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
-import { type Divided, divided, type Entry } from './divided.js'
+import { type Divided, divided, type EventResult } from './divided.js'
 import { bodyText, cutText, drain, eventsIn, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
 import { causeOf, connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
@@ -19,7 +19,7 @@ const SECRET_LENGTH = 8
 /** The scheme before a key, as in `Bearer KEY`. */
 const SCHEME = /^\w+ +(?=\S+$)/
 
-export interface Asked {
+export interface RequestPlace {
   /** Method and URL. */
   readonly place: string
   /** Undefined for a request without events. */
@@ -45,7 +45,7 @@ export class Answers {
   }
 
   /** Resolves with the error for events that a success response rejects; undefined if it accepts all. */
-  async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
+  async refusedOf(answer: Answer, asked: RequestPlace): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList, success } = this.#of.format
     const { request } = asked
@@ -68,10 +68,10 @@ export class Answers {
   }
 
   /** The error for a response that reports how many events were rejected, but not which. */
-  async #partly(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
+  async #partly(answer: Answer, asked: RequestPlace): Promise<DeliveryError | undefined> {
     const { content, text: said, broken } = await shortBody(answer.body)
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
-    const found = content && this.#of.format.success!(content, text(answer.headers['content-type']) ?? '')
+    const found = content && this.#of.format.success!(content, headerText(answer.headers['content-type']) ?? '')
     if (!found) return this.#ofSomebodyElse(answer, asked, said, 'does not follow the protocol')
     const { refused } = found
     const message = oneLine(found.message)
@@ -90,7 +90,7 @@ export class Answers {
   }
 
   /** The error and advice for a response with an error status, or with a success status that accepts no events. */
-  async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
+  async refusal(answer: Answer, asked: RequestPlace): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
     const { answerList, words } = this.#of.format
@@ -99,7 +99,7 @@ export class Answers {
     const read: Partial<ReadAnswer> = mayDivide
       ? await readAnswer(answer, mayDivide, request!)
       : {
-          text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
+          text: await bodyText(body, words && (content => words(content, headerText(headers['content-type']) ?? ''))),
         }
     if (read.isUnreadable) return this.#unreadable(answer, asked)
     const found = mayDivide && divided(read.entries, status, eventsIn(request!), () => this.#countable(request!))
@@ -117,7 +117,7 @@ export class Answers {
   }
 
   /** The error for a success response that does not come from a receiver of events. Delivery pauses. */
-  #ofSomebodyElse(answer: Answer, asked: Asked, text: string, why: string): DeliveryError {
+  #ofSomebodyElse(answer: Answer, asked: RequestPlace, text: string, why: string): DeliveryError {
     const shown = `${this.#shown(answer, asked, text)}; the answer ${why}: is that the right address?`
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
@@ -126,12 +126,12 @@ export class Answers {
    * The error for a response with results for single events. Each rejected event gets its own message from the
    * response.
    */
-  #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
+  #divided(answer: Answer, asked: RequestPlace, found: Divided, text: string): DeliveryError {
     const { failure, rejected, again, refusals, first } = found
-    const shown = ({ message = text, advice }: Entry) =>
+    const shown = ({ message = text, advice }: EventResult) =>
       this.#shown(answer, asked, message) + (advice === undefined ? '' : `; ${advice}`)
-    const statusOf = ({ status = answer.statusCode }: Entry) => status
-    const reasonOf = ({ reason, ...entry }: Entry) => reason ?? reasonFor(statusOf(entry))
+    const statusOf = ({ status = answer.statusCode }: EventResult) => status
+    const reasonOf = ({ reason, ...entry }: EventResult) => reason ?? reasonFor(statusOf(entry))
     // Many events may share an entry.
     const messages = new Map(Array.from(new Set(refusals), entry => [entry, shown(entry)]))
     return this.#error(shown(first), failure, answer, {
@@ -146,7 +146,7 @@ export class Answers {
   }
 
   /** The error of the `validate` request. Delivery pauses, unless the status asks to retry. */
-  async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
+  async heldBy(answer: Answer, asked: RequestPlace): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error
     return this.#error(`${error.message}; "validate" must be an address that answers HEAD with 200`, 'hold', answer)
@@ -160,7 +160,7 @@ export class Answers {
    * The error for a response that cannot be read. The client then sends smaller requests, which have shorter responses.
    * For a single event, the status decides; after a 2xx, the event is sent again several times.
    */
-  #unreadable(answer: Answer, asked: Asked): DeliveryError {
+  #unreadable(answer: Answer, asked: RequestPlace): DeliveryError {
     const { statusCode: status } = answer
     const isDivisible = eventsIn(asked.request!) > 1
     const failure = isDivisible ? 'too_large' : isSuccess(status) ? 'retry' : failureOf(status)
@@ -172,7 +172,7 @@ export class Answers {
 
   #shown(
     { statusCode: status, headers }: Answer,
-    { place }: Asked,
+    { place }: RequestPlace,
     text: string,
     advice = this.#advice(status, headers),
   ): string {
@@ -196,7 +196,7 @@ export class Answers {
       return this.#of.key ? `; ${what}: put another ${this.#of.key.place}` : '; it wants an access key: set "auth"'
     }
     if (status >= 300 && status < 400) {
-      const to = text(headers.location)
+      const to = headerText(headers.location)
       const shown = to ? withoutQuery(to) : 'elsewhere'
       return `; it redirects to ${shown}; redirects are not followed: set that address in the configuration`
     }
@@ -227,8 +227,8 @@ export class Answers {
       groups,
       refused,
       ofPartition,
-      requestId: text(headers['x-request-id']),
-      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),
+      requestId: headerText(headers['x-request-id']),
+      retryAfterMs: retryAfterMs(headerText(headers['retry-after']), this.#of.clock.wall()),
     })
   }
 
@@ -237,7 +237,7 @@ export class Answers {
     const { options, format } = this.#of
     const inQuery = [format.url, options.validate ?? ''].flatMap(url => {
       const values = parametersOf(url).map(({ from, to }) => url.slice(from, to))
-      return [...values, ...values.map(decoded)]
+      return [...values, ...values.map(decodedQuery)]
     })
     const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
     const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
@@ -252,11 +252,11 @@ const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_
 
 /** Whether a response may be JSON. Simple receivers send JSON without a content type. */
 function mayBeJson(headers: Answer['headers']): boolean {
-  const type = text(headers['content-type'])
+  const type = headerText(headers['content-type'])
   return !type || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
 /** Joins the values of a header to one string. */
-export function text(header: string | string[] | undefined): string | undefined {
+export function headerText(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
 }

@@ -9,13 +9,13 @@ export interface Divided {
   readonly rejected: readonly number[]
   readonly again: readonly number[]
   /** The first event that makes the request wait or, without such an event, the first rejected event. */
-  readonly first: Entry
+  readonly first: EventResult
   /** The entries of the rejected events, in the order of `rejected`. */
-  readonly refusals: readonly Entry[]
+  readonly refusals: readonly EventResult[]
 }
 
 /** The result for one event. */
-export interface Entry {
+export interface EventResult {
   readonly index: number
   readonly status?: number | undefined
   /** What becomes of the event, whatever its status is. */
@@ -27,7 +27,7 @@ export interface Entry {
 }
 
 /** The result for an event that is not listed, although the receiver may have rejected it. */
-const UNKNOWN: Entry = {
+const UNKNOWN: EventResult = {
   index: -1,
   reason: 'unknown_result',
   advice: 'the answer lists an error without a valid index, so it is unknown whether this event was rejected',
@@ -38,7 +38,7 @@ const UNKNOWN: Entry = {
  * applies to all events. Indices from `countable` on are invalid.
  */
 export function divided(
-  listed: readonly Entry[] | undefined,
+  listed: readonly EventResult[] | undefined,
   status: number,
   events: number,
   countable: () => number,
@@ -52,7 +52,7 @@ export function divided(
   const unknown = taken && entries.length < errors.length && { entry: UNKNOWN, failure: 'reject' }
   const left = new Map(entries.map(entry => [entry.index, { entry, failure: failureOfEvent(entry) }]))
   const rejected: number[] = []
-  const refusals: Entry[] = []
+  const refusals: EventResult[] = []
   const again: number[] = []
   for (let index = 0; index < events; index++) {
     const found = left.get(index) ?? unknown
@@ -68,7 +68,7 @@ export function divided(
   return { failure, rejected, refusals, again, first }
 }
 
-function failureOfEvent({ status = 400, failure: own }: Entry): Failure {
+function failureOfEvent({ status = 400, failure: own }: EventResult): Failure {
   const failure = own ?? failureOf(status)
   return failure === 'retry' || failure === 'hold' ? failure : 'reject'
 }

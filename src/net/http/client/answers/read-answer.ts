@@ -5,7 +5,7 @@ import { GrowingBytes } from '../../../../lib/formats/growing-bytes.js'
 import { parseJsonWithin } from '../../../../lib/formats/json-text.js'
 import type { Answer } from '../http-client.js'
 import type { AnswerList } from '../request-format.js'
-import type { Entry } from './divided.js'
+import type { EventResult } from './divided.js'
 
 /** Reads the bodies of responses, which are untrusted. */
 
@@ -113,7 +113,7 @@ export interface ReadAnswer {
   /** The beginning of the response as one line. */
   readonly text: string
   /** Undefined if the list cannot be read. An entry whose event is unknown has an invalid index. */
-  readonly entries: readonly Entry[] | undefined
+  readonly entries: readonly EventResult[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
   /** Whether it may list rejected events, but is too long, cut off, compressed or not valid. */
@@ -147,14 +147,14 @@ export async function readAnswer(
 }
 
 /** The entries of a complete response; undefined if it has a list that cannot be read. */
-function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
+function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): EventResult[] | undefined {
   const answer = parsed(json, SHORT_VALUES + events * EVENT_VALUES)
   if (answer === undefined) return json.includes(`"${name}"`) ? undefined : []
   const found = (answer as { readonly [name: string]: unknown } | null)?.[name]
   // A receiver may write a flag, a count, a text or one entry instead of a list.
   const list = isNothing(found) ? [] : [found].flat()
   if (list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
-  const entries: Entry[] = []
+  const entries: EventResult[] = []
   for (const [position, value] of list.entries()) {
     const read = entry(value, position)
     if (!read) return undefined

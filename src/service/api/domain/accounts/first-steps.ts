@@ -9,7 +9,7 @@ import type { ServiceAccounts } from './service-accounts.js'
 import type { Users } from './users.js'
 
 /** Creates the first enterprise, account, manager and keys in one change. Throws ApiError 409 already_initialized. */
-export async function initialize(
+export async function initializeStore(
   context: Context,
   parts: { accounts: Accounts; users: Users; serviceAccounts: ServiceAccounts },
   options: InitOptions,

@@ -1,10 +1,14 @@
-import type { KeyedServiceAccountDocument, Page, ServiceAccountDocument } from '../../../../daemon/client/documents.js'
+import type {
+  KeyedServiceAccountDocument,
+  ListPage,
+  ServiceAccountDocument,
+} from '../../../../daemon/client/documents.js'
 import type { PageQuery, RotateInput, ServiceAccountInput } from '../../../../daemon/client/inputs.js'
 import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
-import { endOfNew, type Keys } from '../keys/keys.js'
+import { type AccessKeys, endOfNew } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { requireGrant, requireId, requireServiceAccountManagement } from './access.js'
 import { serviceAccountEmail } from './grants.js'
@@ -39,14 +43,14 @@ const idOf = ({ accountId, enterpriseId }: Owner): string => accountId ?? enterp
 /** Service accounts of the current account, or of the enterprise at enterprise scope. Each has one key. */
 export class ServiceAccounts {
   readonly #context: Context
-  readonly #keys: Keys
+  readonly #keys: AccessKeys
 
-  constructor(context: Context, keys: Keys) {
+  constructor(context: Context, keys: AccessKeys) {
     this.#context = context
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<Page<ServiceAccountDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<ListPage<ServiceAccountDocument>> {
     const rows = {
       text: `${ROWS} WHERE s.id > $1 AND s.owner_id = $3 ORDER BY s.id`,
       values: [idOf(ownerFor(principal))],

@@ -1,10 +1,10 @@
-import type { InvitedUserDocument, Page, UserDocument } from '../../../../daemon/client/documents.js'
+import type { InvitedUserDocument, ListPage, UserDocument } from '../../../../daemon/client/documents.js'
 import type { InvitationInput, PageQuery, UserInput, UserUpdate } from '../../../../daemon/client/inputs.js'
 import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
-import { endOfNew, type Keys, NEVER } from '../keys/keys.js'
+import { type AccessKeys, endOfNew, NEVER } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { requireGrant, requireId, requireUserManagement } from './access.js'
 
@@ -19,14 +19,14 @@ const ROW = 'SELECT id, email, title, role, account_id, enterprise_id, created_a
 
 export class Users {
   readonly #context: Context
-  readonly #keys: Keys
+  readonly #keys: AccessKeys
 
-  constructor(context: Context, keys: Keys) {
+  constructor(context: Context, keys: AccessKeys) {
     this.#context = context
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<Page<UserDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<ListPage<UserDocument>> {
     const { id } = requireUserManagement(principal)
     const rows = {
       text: `${ROW} WHERE id > $1 AND account_id = $3 ORDER BY id`,

@@ -5,7 +5,7 @@ import { type Grant, Grants } from '../accounts/grants.js'
 import type { Context } from '../context.js'
 import { ApiError, forbidden, unauthorized } from '../errors.js'
 import { ID } from '../ids.js'
-import { isKey, isOver, type Keys } from './keys.js'
+import { type AccessKeys, isKey, isOver } from './keys.js'
 import type { Principal } from './principal.js'
 import { type RateLimits, type RateState, rateHeaders } from './rate-limiter.js'
 
@@ -46,7 +46,7 @@ export class Authentication {
   authenticated = 0
   rateLimited = 0
   readonly #context: Context
-  readonly #keys: Keys
+  readonly #keys: AccessKeys
   readonly #grants: Grants
   /** For each connection: its last Authorization header, and the hash of the key in that header. */
   readonly #lastKeys = new WeakMap<object, LastKey>()
@@ -55,7 +55,7 @@ export class Authentication {
   readonly #requests: RateLimits
   readonly #failures: RateLimits
 
-  constructor(context: Context, keys: Keys) {
+  constructor(context: Context, keys: AccessKeys) {
     this.#context = context
     this.#keys = keys
     this.#grants = new Grants(context.store)

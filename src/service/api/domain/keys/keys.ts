@@ -58,7 +58,7 @@ interface Ending {
   readonly expires_at: string
 }
 
-export class Keys {
+export class AccessKeys {
   /** Number of keys that expire soon, and of expired keys that are not deleted yet, as of the last check. */
   expiringSoon = 0
   expired = 0

@@ -1,14 +1,14 @@
 import { BoundedMap } from '../../../../lib/bounded-map.js'
 import type { Clock } from '../../../../lib/time.js'
-import { ALONE, type Nodes } from '../../nodes.js'
+import { type Nodes, SINGLE_NODE } from '../../nodes.js'
 
 /** Allows `limit` uses in any window of `windowMs`. All of these uses may come at the same moment. */
-export interface Rate {
+export interface RateLimit {
   readonly limit: number
   readonly windowMs: number
 }
 
-export interface RateState extends Rate {
+export interface RateState extends RateLimit {
   readonly allowed: boolean
   readonly remaining: number
   /** Time until all of `limit` is available again. */
@@ -49,12 +49,12 @@ interface Used {
  * the limit.
  */
 export class RateLimiter implements RateLimits {
-  readonly rate: Rate
+  readonly rate: RateLimit
   readonly #clock: Clock
   readonly #nodes: Pick<Nodes, 'live'>
   readonly #known: BoundedMap<string, Used>
 
-  constructor(rate: Rate, clock: Clock, nodes: Pick<Nodes, 'live'> = ALONE, most = MOST_KEYS) {
+  constructor(rate: RateLimit, clock: Clock, nodes: Pick<Nodes, 'live'> = SINGLE_NODE, most = MOST_KEYS) {
     this.rate = rate
     this.#clock = clock
     this.#nodes = nodes

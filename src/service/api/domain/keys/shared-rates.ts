@@ -1,7 +1,7 @@
 import type { RedisBackend } from '../../../../components/processors/throttle/cluster/redis-backend.js'
-import { type Key, keyOf, randomSeed } from '../../../../components/throttle/buckets/key-table.js'
+import { hashedKey, type Key, randomSeed } from '../../../../components/throttle/buckets/key-table.js'
 import { LeaseLimiter } from '../../../../components/throttle/cluster/lease-limiter.js'
-import { type Grant, LEASED_PART } from '../../../../components/throttle/cluster/script-calls.js'
+import { LEASED_PART, type LeaseGrant } from '../../../../components/throttle/cluster/script-calls.js'
 import { ASK, FULL, PASS } from '../../../../components/throttle/decisions.js'
 import { BoundedMap } from '../../../../lib/bounded-map.js'
 import { everyOf, type TimerClock } from '../../../../lib/time.js'
@@ -89,7 +89,7 @@ class SharedLimiter implements RateLimits {
   readonly #rates: SharedRates
   /** Encoded keys, since encoding costs more than the rest of a check. */
   readonly #buckets = new BoundedMap<string, Key>(MOST_ENCODED)
-  #asking: Promise<readonly Grant[] | undefined> | undefined
+  #asking: Promise<readonly LeaseGrant[] | undefined> | undefined
   readonly #waits: BoundedMap<string, Wait> | undefined
 
   constructor(name: string, local: RateLimiter, leases: LeaseLimiter, rates: SharedRates, waits: boolean) {
@@ -158,13 +158,13 @@ class SharedLimiter implements RateLimits {
   }
 
   #add(key: string): Key {
-    const bucket = keyOf(ENCODER.encode(this.#prefix + key), this.#leases.seed)
+    const bucket = hashedKey(ENCODER.encode(this.#prefix + key), this.#leases.seed)
     this.#buckets.set(key, bucket)
     return bucket
   }
 
   /** Asks Redis about all keys of this turn with one request. Resolves with undefined if Redis did not reply. */
-  async #ask(): Promise<readonly Grant[] | undefined> {
+  async #ask(): Promise<readonly LeaseGrant[] | undefined> {
     await undefined
     this.#asking = undefined
     const { backend, clock } = this.#rates

@@ -1,10 +1,15 @@
-import type { CreatedUserKeyDocument, KeyDocument, Page, UserKeyDocument } from '../../../../daemon/client/documents.js'
+import type {
+  CreatedUserKeyDocument,
+  KeyDocument,
+  ListPage,
+  UserKeyDocument,
+} from '../../../../daemon/client/documents.js'
 import type { PageQuery, UserKeyInput } from '../../../../daemon/client/inputs.js'
 import type { Scope } from '../../../../daemon/client/scopes.js'
 import { requireGrant, requireId, requireUserKeys } from '../accounts/access.js'
 import type { Context } from '../context.js'
 import { notFound, unauthorized } from '../errors.js'
-import { endOfNew, type Keys } from './keys.js'
+import { type AccessKeys, endOfNew } from './keys.js'
 import type { Principal } from './principal.js'
 
 interface Row extends KeyDocument {
@@ -20,14 +25,14 @@ const ROWS = `
 
 export class UserKeys {
   readonly #context: Context
-  readonly #keys: Keys
+  readonly #keys: AccessKeys
 
-  constructor(context: Context, keys: Keys) {
+  constructor(context: Context, keys: AccessKeys) {
     this.#context = context
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<Page<UserKeyDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<ListPage<UserKeyDocument>> {
     requireUserKeys(principal)
     const rows = {
       text: `${ROWS} AND k.id > $1 AND k.subject_id = $3 ORDER BY k.id`,

@@ -2,10 +2,10 @@ import { accountDocument, createdAccountDocument, tokenDocument } from '../../..
 import { accountInput, featureInput, pageQuery } from '../../../../daemon/client/inputs.js'
 import { requireEnterprise, requireFeatureManagement } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { type Route, route } from '../route.js'
+import { type ApiRoute, apiRoute } from '../route.js'
 
-export const accountRoutes: readonly Route[] = [
-  route({
+export const accountRoutes: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/auth/token',
     operation: 'getToken',
@@ -14,7 +14,7 @@ export const accountRoutes: readonly Route[] = [
     answers: { 200: { description: 'The token, without the key.', one: ['token', tokenDocument] } },
     handle: async ({ service, principal }) => ({ one: service.token(principal) }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/enterprise/account',
     operation: 'listAccounts',
@@ -26,7 +26,7 @@ export const accountRoutes: readonly Route[] = [
     answers: { 200: { description: 'A page of accounts.', list: ['account', accountDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.accounts.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/enterprise/account',
     operation: 'createAccount',
@@ -46,7 +46,7 @@ export const accountRoutes: readonly Route[] = [
     },
     handle: async ({ service, principal, body }) => ({ one: await service.accounts.create(principal, body) }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/account',
     operation: 'getAccount',
@@ -55,7 +55,7 @@ export const accountRoutes: readonly Route[] = [
     answers: { 200: { description: 'The account.', one: ['account', accountDocument] } },
     handle: async ({ service, principal }) => ({ one: await service.accounts.current(principal) }),
   }),
-  route({
+  apiRoute({
     method: 'PUT',
     path: '/v3/account/feature/{feature}',
     operation: 'setFeature',

@@ -5,12 +5,12 @@ import { requireAuditRead, requireReporter } from '../../domain/accounts/access.
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { ApiError } from '../../domain/errors.js'
 import type { Ingest } from '../ingest.js'
-import { type Route, route } from '../route.js'
+import { type ApiRoute, apiRoute } from '../route.js'
 
 const TAKEN = ['application/x-ndjson', 'application/json', 'text/plain'] as const
 
-export const operationRoutes: readonly Route[] = [
-  route({
+export const operationRoutes: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/fleet',
     operation: 'listDaemons',
@@ -21,7 +21,7 @@ export const operationRoutes: readonly Route[] = [
     answers: { 200: { description: 'A page of daemons.', list: ['daemon', daemonDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.fleet.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/fleet/report',
     operation: 'reportDaemon',
@@ -41,7 +41,7 @@ export const operationRoutes: readonly Route[] = [
     },
     handle: async ({ service, principal, body }) => ({ one: await service.fleet.report(principal, body) }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/audit',
     operation: 'listAudit',
@@ -56,8 +56,8 @@ export const operationRoutes: readonly Route[] = [
 ]
 
 /** The route that accepts events. It responds with 503 if `ingest` is undefined. */
-export function ingestRoute(ingest: Ingest | undefined): Route {
-  return route({
+export function ingestRoute(ingest: Ingest | undefined): ApiRoute {
+  return apiRoute({
     method: 'POST',
     path: '/v3/ingest/{id}',
     operation: 'ingest',

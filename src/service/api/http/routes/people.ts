@@ -21,15 +21,15 @@ import {
   requireUserManagement,
 } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { type Route, route } from '../route.js'
+import { type ApiRoute, apiRoute } from '../route.js'
 
 const full = (most: number, what: string) => ({
   409: { limit_reached: `The limit of ${most} ${what} has been reached.` },
 })
 const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys per user, not counting expired keys,')
 
-const serviceAccounts: readonly Route[] = [
-  route({
+const serviceAccounts: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/service-account',
     operation: 'listServiceAccounts',
@@ -41,7 +41,7 @@ const serviceAccounts: readonly Route[] = [
     answers: { 200: { description: 'A page of service accounts.', list: ['service_account', serviceAccountDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.serviceAccounts.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/service-account',
     operation: 'createServiceAccount',
@@ -60,7 +60,7 @@ const serviceAccounts: readonly Route[] = [
     refusals: full(DEFAULT_LIMITS.serviceAccounts, 'service accounts'),
     handle: async ({ service, principal, body }) => ({ one: await service.serviceAccounts.create(principal, body) }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/service-account/{id}',
     operation: 'getServiceAccount',
@@ -73,7 +73,7 @@ const serviceAccounts: readonly Route[] = [
       one: await service.serviceAccounts.get(principal, params.id!),
     }),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/service-account/{id}',
     operation: 'deleteServiceAccount',
@@ -84,7 +84,7 @@ const serviceAccounts: readonly Route[] = [
     answers: { 204: { description: 'It was deleted.' } },
     handle: ({ service, principal, params }) => service.serviceAccounts.remove(principal, params.id!),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/service-account/{id}/key/rotate',
     operation: 'rotateServiceAccountKey',
@@ -104,7 +104,7 @@ const serviceAccounts: readonly Route[] = [
       one: await service.serviceAccounts.rotate(principal, params.id!, body),
     }),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/service-account/{id}/key',
     operation: 'revokeServiceAccountKey',
@@ -117,8 +117,8 @@ const serviceAccounts: readonly Route[] = [
   }),
 ]
 
-const users: readonly Route[] = [
-  route({
+const users: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/user',
     operation: 'listUsers',
@@ -130,7 +130,7 @@ const users: readonly Route[] = [
     answers: { 200: { description: 'A page of users.', list: ['user', userDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.users.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/user',
     operation: 'createUser',
@@ -148,7 +148,7 @@ const users: readonly Route[] = [
     },
     handle: async ({ service, principal, body }) => ({ one: await service.users.create(principal, body) }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/user/{id}',
     operation: 'getUser',
@@ -159,7 +159,7 @@ const users: readonly Route[] = [
     answers: { 200: { description: 'The user.', one: ['user', userDocument] } },
     handle: async ({ service, principal, params }) => ({ one: await service.users.get(principal, params.id!) }),
   }),
-  route({
+  apiRoute({
     method: 'PUT',
     path: '/v3/user/{id}',
     operation: 'updateUser',
@@ -174,7 +174,7 @@ const users: readonly Route[] = [
       one: await service.users.update(principal, params.id!, body),
     }),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/user/{id}',
     operation: 'deleteUser',
@@ -186,7 +186,7 @@ const users: readonly Route[] = [
     refusals: { 409: { last_manager: 'An account must have at least one manager.' } },
     handle: ({ service, principal, params }) => service.users.remove(principal, params.id!),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/user/{id}/invite',
     operation: 'inviteUser',
@@ -204,8 +204,8 @@ const users: readonly Route[] = [
   }),
 ]
 
-const userKeys: readonly Route[] = [
-  route({
+const userKeys: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/user/key',
     operation: 'listUserKeys',
@@ -217,7 +217,7 @@ const userKeys: readonly Route[] = [
     answers: { 200: { description: 'A page of keys, without their secret part.', list: ['key', userKeyDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.userKeys.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/user/key',
     operation: 'createUserKey',
@@ -231,7 +231,7 @@ const userKeys: readonly Route[] = [
     refusals: KEYS_FULL,
     handle: async ({ service, principal, body }) => ({ one: await service.userKeys.create(principal, body) }),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/user/key/{id}',
     operation: 'revokeUserKey',
@@ -244,4 +244,4 @@ const userKeys: readonly Route[] = [
   }),
 ]
 
-export const peopleRoutes: readonly Route[] = [...serviceAccounts, ...users, ...userKeys]
+export const peopleRoutes: readonly ApiRoute[] = [...serviceAccounts, ...users, ...userKeys]

@@ -9,7 +9,7 @@ import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { notFound } from '../../domain/errors.js'
 import type { Tagged } from '../../domain/pipelines/pipelines.js'
-import { type Call, type Reply, type Route, route } from '../route.js'
+import { type ApiCall, type ApiRoute, apiRoute, type Handled } from '../route.js'
 
 const ETAG = { etag: 'Identifies the version in the response, for If-Match and If-None-Match.' }
 const IF_MATCH = { 'if-match': 'The change is made only if the pipeline still has this ETag.' }
@@ -18,21 +18,21 @@ const FULL = {
   account_disk_full: 'The pipelines of the account and their saved revisions use all of its disk space.',
 }
 
-const ifMatch = ({ request }: Call): string | undefined => request.headers['if-match']
+const ifMatch = ({ request }: ApiCall): string | undefined => request.headers['if-match']
 
-function tagged({ document, etag }: Tagged<unknown>): Reply {
+function tagged({ document, etag }: Tagged<unknown>): Handled {
   return { one: document, headers: { etag } }
 }
 
 /** Responds with 304 without a body if the client already has this version. */
-function unlessKnown({ request }: Call, thing: Tagged<unknown>): Reply {
+function unlessKnown({ request }: ApiCall, thing: Tagged<unknown>): Handled {
   const known = request.headers['if-none-match']?.split(',').map(tag => tag.trim().replace(/^W\//, '')) ?? []
   const same = known.includes(thing.etag) || known.includes('*')
   return same ? { status: 304, headers: { etag: thing.etag } } : { status: 200, ...tagged(thing) }
 }
 
-export const pipelineRoutes: readonly Route[] = [
-  route({
+export const pipelineRoutes: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/pipeline',
     operation: 'listPipelines',
@@ -44,7 +44,7 @@ export const pipelineRoutes: readonly Route[] = [
     answers: { 200: { description: 'A page of pipelines.', list: ['pipeline', pipelineDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.pipelines.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/pipeline',
     operation: 'createPipeline',
@@ -64,7 +64,7 @@ export const pipelineRoutes: readonly Route[] = [
     },
     handle: async ({ service, principal, body }) => tagged(await service.pipelines.create(principal, body)),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/pipeline/{id}',
     operation: 'getPipeline',
@@ -78,7 +78,7 @@ export const pipelineRoutes: readonly Route[] = [
     },
     handle: async call => unlessKnown(call, await call.service.pipelines.get(call.principal, call.params.id!)),
   }),
-  route({
+  apiRoute({
     method: 'PUT',
     path: '/v3/pipeline/{id}',
     operation: 'updatePipeline',
@@ -93,7 +93,7 @@ export const pipelineRoutes: readonly Route[] = [
     handle: async call =>
       tagged(await call.service.pipelines.update(call.principal, call.params.id!, call.body, ifMatch(call))),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/pipeline/{id}',
     operation: 'deletePipeline',
@@ -105,7 +105,7 @@ export const pipelineRoutes: readonly Route[] = [
     refusals: CHANGED,
     handle: call => call.service.pipelines.remove(call.principal, call.params.id!, ifMatch(call)),
   }),
-  route({
+  apiRoute({
     method: 'POST',
     path: '/v3/pipeline/{id}/publish',
     operation: 'publishPipeline',
@@ -128,7 +128,7 @@ export const pipelineRoutes: readonly Route[] = [
     handle: async call =>
       tagged(await call.service.pipelines.publish(call.principal, call.params.id!, call.body, ifMatch(call))),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/pipeline/{id}/published',
     operation: 'getPublishedPipeline',
@@ -143,7 +143,7 @@ export const pipelineRoutes: readonly Route[] = [
     refusals: { 409: { not_published: 'No revision has been published.' } },
     handle: async call => unlessKnown(call, await call.service.pipelines.published(call.principal, call.params.id!)),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/pipeline/{id}/revision',
     operation: 'listRevisions',
@@ -157,7 +157,7 @@ export const pipelineRoutes: readonly Route[] = [
       page: await service.pipelines.revisions(principal, params.id!, query),
     }),
   }),
-  route({
+  apiRoute({
     method: 'GET',
     path: '/v3/pipeline/{id}/revision/{revision}',
     operation: 'getRevision',

@@ -2,10 +2,10 @@ import { secretDocument } from '../../../../daemon/client/documents.js'
 import { pageQuery, secretInput } from '../../../../daemon/client/inputs.js'
 import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { type Route, route } from '../route.js'
+import { type ApiRoute, apiRoute } from '../route.js'
 
-export const secretRoutes: readonly Route[] = [
-  route({
+export const secretRoutes: readonly ApiRoute[] = [
+  apiRoute({
     method: 'GET',
     path: '/v3/secret',
     operation: 'listSecrets',
@@ -18,7 +18,7 @@ export const secretRoutes: readonly Route[] = [
     answers: { 200: { description: 'A page of secrets.', list: ['secret', secretDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.secrets.list(principal, query) }),
   }),
-  route({
+  apiRoute({
     method: 'PUT',
     path: '/v3/secret/{name}',
     operation: 'setSecret',
@@ -37,7 +37,7 @@ export const secretRoutes: readonly Route[] = [
       one: await service.secrets.set(principal, params.name!, body),
     }),
   }),
-  route({
+  apiRoute({
     method: 'DELETE',
     path: '/v3/secret/{name}',
     operation: 'deleteSecret',

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { keyOf } from '../../../../../src/components/throttle/buckets/key-table.js'
+import { hashedKey } from '../../../../../src/components/throttle/buckets/key-table.js'
 import { ClusterDecider } from '../../../../../src/components/throttle/cluster/cluster-decider.js'
 import { LeaseLimiter, type LeaseOptions } from '../../../../../src/components/throttle/cluster/lease-limiter.js'
-import type { Grant } from '../../../../../src/components/throttle/cluster/script-calls.js'
+import type { LeaseGrant } from '../../../../../src/components/throttle/cluster/script-calls.js'
 import { ASK, DISCARD, FULL, PASS } from '../../../../../src/components/throttle/decisions.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
 import { KeyPattern } from '../../../../../src/components/throttle/rules/key-pattern.js'
@@ -21,10 +21,10 @@ function one(limiter: LeaseLimiter, now: number, key?: string, size?: number) {
   if (size !== undefined) return limiter.take(undefined, now, 1, size)
   if (key === undefined) return limiter.take(undefined, now, 1, 0)
   const bytes = Buffer.from(key)
-  return limiter.take(keyOf(bytes, limiter.seed), now, 1, 0)
+  return limiter.take(hashedKey(bytes, limiter.seed), now, 1, 0)
 }
 
-const grantOf = (passed: Grant['passed'], waitMs: number, ahead: Partial<Grant> = {}): Grant => ({
+const grantOf = (passed: LeaseGrant['passed'], waitMs: number, ahead: Partial<LeaseGrant> = {}): LeaseGrant => ({
   passed,
   cost: 0,
   bytes: 0,
@@ -68,7 +68,7 @@ t.test('what is refused is worth asking again about when the server said, or whe
       [20, 510, 511, 1509, 1510].map(now => limiter.roomAt(undefined, now, 1, 0)),
       [part === 0 ? 1510 : 1020, 1510, 1510, 1510, 1610],
     )
-    const key = keyOf(Buffer.from('a'), limiter.seed)
+    const key = hashedKey(Buffer.from('a'), limiter.seed)
     one(limiter, 2000, 'a')
     limiter.keep(limiter.asking.demands[0]!, grantOf(0, 30), 2000, 2010)
     t.equal(limiter.roomAt(key, 2011, 1, 0), 2040)

@@ -2,9 +2,9 @@ import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
 import { SCRIPT } from '../../../../../src/components/throttle/cluster/script.js'
 import {
-  type Demand,
-  type Grant,
-  NOTHING,
+  type LeaseDemand,
+  type LeaseGrant,
+  NO_LEASE,
   readReply,
   SharedLimits,
   scriptCalls,
@@ -29,8 +29,8 @@ async function server(t: Test) {
 }
 type Client = NonNullable<Awaited<ReturnType<typeof server>>>
 
-async function ask(client: Client, demands: readonly Demand[]): Promise<Grant[]> {
-  const grants: Grant[] = []
+async function ask(client: Client, demands: readonly LeaseDemand[]): Promise<LeaseGrant[]> {
+  const grants: LeaseGrant[] = []
   for (const call of scriptCalls('group', demands, false, Date.now())) {
     const reply = await client.sendCommand(['EVAL', SCRIPT, String(call.keys.length), ...call.keys, ...call.args])
     readReply(call, demands, reply, grants)
@@ -38,8 +38,8 @@ async function ask(client: Client, demands: readonly Demand[]): Promise<Grant[]>
   return grants
 }
 
-const need = (limits: SharedLimits, key: string, events: number, more: Partial<Demand> = {}): Demand => ({
-  ...NOTHING,
+const need = (limits: SharedLimits, key: string, events: number, more: Partial<LeaseDemand> = {}): LeaseDemand => ({
+  ...NO_LEASE,
   limits,
   key: Buffer.from(key),
   events,
@@ -109,7 +109,7 @@ t.test('the server does what the model says, for random demands at random times'
         )
         if (!close || got.length !== expected.length)
           return t.same(got, expected, `${name}, round ${round}: ${JSON.stringify(demands)}`)
-        const grants: Grant[] = []
+        const grants: LeaseGrant[] = []
         readReply(call, demands, got, grants)
         for (const [i, grant] of grants.entries()) {
           tickets.push([demands[i]!.key.toString(), grant.ticket])
@@ -202,7 +202,7 @@ t.test('a key that another program wrote is counted and replaced, and other keys
   const demands = ['list', 'text', 'own'].map(key => need(limits, key, 2))
   const [call] = scriptCalls('group', demands, false, Date.now())
   const evaluated = async () => {
-    const grants: Grant[] = []
+    const grants: LeaseGrant[] = []
     const command = ['EVAL', SCRIPT, String(call!.keys.length), ...call!.keys, ...call!.args]
     const { foreign } = readReply(call!, demands, await client.sendCommand(command), grants)
     return { foreign, passed: grants.map(({ passed }) => passed) }

@@ -5,7 +5,7 @@ import { ApiError } from '../../../../../src/service/api/domain/errors.js'
 import type { Principal } from '../../../../../src/service/api/domain/keys/principal.js'
 import { RateLimiter, rateHeaders } from '../../../../../src/service/api/domain/keys/rate-limiter.js'
 import type { Service } from '../../../../../src/service/api/domain/service.js'
-import type { Table } from '../../../../../src/service/api/store/store.js'
+import type { TableName } from '../../../../../src/service/api/store/store.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 import { ManualTime } from '../../../../support/manual-time.js'
 import { valuesOf } from '../../../../support/values-of.js'
@@ -409,7 +409,7 @@ t.test('what was being read while something was written is not remembered', asyn
   const watched = new Map<string, () => void>()
   let read = (_row: object) => {}
   const store = {
-    watch: (tables: readonly Table[], forget: () => void) => {
+    watch: (tables: readonly TableName[], forget: () => void) => {
       for (const table of tables) watched.set(table, forget)
       return () => {}
     },

@@ -4,7 +4,11 @@ import { components } from '../../../../../src/components/list.js'
 import { RedisBackend } from '../../../../../src/components/processors/throttle/cluster/redis-backend.js'
 import { ComponentCounters } from '../../../../../src/engine/flow/counters.js'
 import type { RedisConnection } from '../../../../../src/net/redis/connection.js'
-import { type Rate, RateLimiter, type RateLimits } from '../../../../../src/service/api/domain/keys/rate-limiter.js'
+import {
+  type RateLimit,
+  RateLimiter,
+  type RateLimits,
+} from '../../../../../src/service/api/domain/keys/rate-limiter.js'
 import { SharedRates } from '../../../../../src/service/api/domain/keys/shared-rates.js'
 import { openService, outcome } from '../../../../support/api-service.js'
 import { advanceUntil, ManualTime, settle } from '../../../../support/manual-time.js'
@@ -46,7 +50,7 @@ class Server {
   }
 }
 
-const RATE: Rate = { limit: 1000, windowMs: 60_000 }
+const RATE: RateLimit = { limit: 1000, windowMs: 60_000 }
 
 async function nodesOf(t: Test, server: Server, count = 2) {
   const { time } = server
