@@ -98,7 +98,6 @@ t.test('what it says first fits 80 columns', async t => {
     rate: 100,
     limit: 20,
     log: { path: '/var/log/syslog', isLong: false },
-    isLogKept: false,
     receiver: OWN,
     metricsUrl: 'http://127.0.0.1:41003/metrics',
   }
@@ -114,7 +113,7 @@ t.test('what it says first fits 80 columns', async t => {
     /^ {2}metrics +http:\/\/127\.0\.0\.1:41003\/metrics\n +http:\/\/127\.0\.0\.1:41002\/metrics of the service$/m,
   )
   t.match(own, /^ {2}look +npx sluice status --config \.sluice-quickstart\/sluice\.yaml$/m)
-  const given = announce({ ...base, receiver: GIVEN, log: undefined, isLogKept: true }, READER)
+  const given = announce({ ...base, receiver: GIVEN, log: undefined }, READER)
   t.match(given, /^ {2}service +https:\/\/logs\.example\.com$/m)
   t.match(given, /^ {2}log +not delivered; --log FILE delivers one to the service$/m)
   t.notMatch(given, 'received')
@@ -184,15 +183,15 @@ t.test(
 14:03:14      0         0      0           1  2 of (none)
 `
     t.equal(lines, expected)
-    t.equal(view.last('14:03:15'), '', 'nothing is said of nothing')
+    t.equal(view.next('14:03:15', true), '', 'nothing is said of nothing')
     const outcome = {
       ms: 72_000,
-      read: 6686,
-      emitted: 2,
-      delivered: 5402,
+      received: 6686,
+      emitted: { limit_apps: 2 },
+      delivered: { upstream: 5402 },
       undelivered: 4,
-      receiver: 'the service at http://127.0.0.1:41001',
-      received: { lines: 5402, file: '.sluice-quickstart/received.ndjson' },
+      url: 'http://127.0.0.1:41001',
+      arrived: { lines: 5402, file: '.sluice-quickstart/received.ndjson' },
     }
     const yaml = `
 Ended after 1m 12s.
@@ -209,7 +208,7 @@ Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not del
 Received:  5,402 events, one per line in .sluice-quickstart/received.ndjson.
 `
     t.equal(view.summary(outcome), yaml)
-    const reloaded = view.summary({ ...outcome, read: 6776, delivered: 5463 })
+    const reloaded = view.summary({ ...outcome, received: 6776, delivered: { upstream: 5463 } })
     t.match(reloaded, '  others              90          61          29   not counted by app, in a reload\n')
     t.match(reloaded, '  together         6,778       5,467       1,311\n')
   },

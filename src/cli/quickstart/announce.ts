@@ -38,8 +38,6 @@ export interface Announced {
   readonly rate: number
   readonly limit: number
   readonly log: OwnLog | undefined
-  /** Whether the events go to a service that the quickstart did not start. If so, a log is read only with `--log`. */
-  readonly isLogKept: boolean
   readonly receiver: Receiver
   readonly metricsUrl: string | undefined
 }
@@ -50,9 +48,13 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   const here = (path: string) => shown(path, folder)
   const config = here(about.configPath)
   const { url, keyFile, received, metrics } = receiver
+  // To a service that the quickstart did not start, a log is sent only on request.
+  const noLog = received
+    ? 'this user can read no log of this machine; name one with --log FILE'
+    : 'not delivered; --log FILE delivers one to the service'
   const rows: [string, string][] = [
     ['apps', `${apps.length} invented apps make ${rate} events per second; one at a time is noisy`],
-    ['log', log ? `${here(log.path)}${log.isLong ? ', new lines only' : ''}` : noLog(about)],
+    ['log', log ? `${here(log.path)}${log.isLong ? ', new lines only' : ''}` : noLog],
     ['limit', `${limit} events per second of each app; events over it are discarded`],
     ['service', received ? `${url}, started for this run` : url],
   ]
@@ -67,11 +69,6 @@ export function announce(about: Announced, { folder, program }: Reader): string 
 }
 
 const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`
-
-function noLog({ isLogKept }: Announced): string {
-  if (isLogKept) return 'not delivered; --log FILE delivers one to the service'
-  return 'this user can read no log of this machine; name one with --log FILE'
-}
 
 /**
  * How to continue after the service of the quickstart has ended. `sed 1d` removes the schema from the copy, because the

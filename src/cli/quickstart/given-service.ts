@@ -4,32 +4,27 @@ import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { loadService } from '../wings.js'
 import type { Receiver } from './plan.js'
 
+const ADVICE: Readonly<Record<number, string>> = {
+  401: 'check the key in SLUICE_ACCESS_KEY',
+  403: 'if the key may not list pipelines, name one by its id: --pipeline ID',
+}
+
 /** Checks the service at SLUICE_URL before anything is started. `name`: the title or id of the pipeline. */
 export async function givenService(name: string | undefined, io: Io): Promise<Receiver> {
   const { baseAddress, connect, pipelineId } = await (await loadService()).loadApi()
   const url = baseAddress(io.env.SLUICE_URL!, 'SLUICE_URL=', '. Name the pipeline with --pipeline', 'quickstart')
   const client = await connect({ url }, io)
-  const pipeline = await checked(url, async () => {
+  try {
     const { scopes } = await client.whoami()
     if (!scopes.includes('ingest:write'))
       throw new Error(`the key in SLUICE_ACCESS_KEY is not allowed to send events to ${url}`)
-    return name === undefined ? await onlyPipeline(client, url) : await pipelineId(client, name)
-  })
-  return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }
-}
-
-async function checked<T>(url: string, call: () => Promise<T>): Promise<T> {
-  try {
-    return await call()
+    const pipeline = name === undefined ? await onlyPipeline(client, url) : await pipelineId(client, name)
+    return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
-    const advice =
-      error.status === 401
-        ? '; check the key in SLUICE_ACCESS_KEY'
-        : error.status === 403
-          ? '; if the key may not list pipelines, name one by its id: --pipeline ID'
-          : '; is it the address of a service of Sluice?'
-    throw new Error(`the service at ${url} answered ${error.status}: ${error.message}${advice}`, { cause: error })
+    const { status, message } = error
+    const advice = ADVICE[status] ?? 'is it the address of a service of Sluice?'
+    throw new Error(`the service at ${url} answered ${status}: ${message}; ${advice}`, { cause: error })
   }
 }
 

@@ -23,6 +23,8 @@ export interface Receiver {
   /** Only for the quickstart's own service: the file with the received events, and the URL of its metrics. */
   readonly received?: string
   readonly metrics?: string
+  /** Resolves when the own service has written all events that it received. */
+  stop?(): Promise<void>
 }
 
 /** The log at the given path; otherwise the first file of `machine` that is proposed. */

@@ -1,19 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, join } from 'node:path'
 import { keyedOf } from '../../components/throttle/keyed-processor.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import type { Running } from '../../daemon/run/run.js'
-import type { Totals } from '../../engine/run/measure/totals.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
 import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
 import { Machine } from '../init/machine.js'
 import { announce, continueText, type Reader, readerOf, runningText, shown } from './announce.js'
 import { chooseLog, EXAMPLE, type OwnLog, planYaml, type Receiver } from './plan.js'
-import { type OwnService, startOwnService } from './service.js'
-import { LiveView } from './view.js'
+import { startOwnService } from './service.js'
+import { LiveView, type Outcome } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
 /** Files left in the quickstart's folder by a run of this or an earlier version. */
@@ -51,92 +50,68 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
     import('../../daemon/run/run.js').catch(() => {})
-    const own = given ? undefined : await startOwnService(folder, io)
-    return await new Run({ configPath, log, receiver: given ?? own!, own, reader }, io).run(join(folder, 'state'))
+    const receiver = given ?? (await startOwnService(folder, io))
+    return await deliver({ folder, configPath, log, receiver, reader }, io)
   } finally {
     lock.release()
   }
 }
 
-interface RunParts {
+interface Parts {
+  readonly folder: string
   readonly configPath: string
   readonly log: OwnLog | undefined
   readonly receiver: Receiver
-  readonly own: OwnService | undefined
   readonly reader: Reader
 }
 
-class Run {
-  readonly #parts: RunParts
-  readonly #io: Io
-  /** The token of the daemon's page. */
-  readonly #token = randomBytes(32).toString('base64url')
-  #began = 0
-  #view: LiveView | undefined
-  #totals: (() => Totals) | undefined
-
-  constructor(parts: RunParts, io: Io) {
-    this.#parts = parts
-    this.#io = io
-  }
-
-  async run(dataDir: string): Promise<number> {
-    const { configPath, log, receiver, own, reader } = this.#parts
-    let code: number
-    try {
-      const tokenFile = join(dirname(configPath), 'page-token')
-      writeFileSync(tokenFile, `${this.#token}\n`, { mode: 0o600 })
-      writeFileSync(configPath, planYaml(dataDir, log, receiver, tokenFile))
-      const { run } = await import('../../daemon/run/run.js')
-      const follow = (running: Running) => this.#follow(running)
-      code = await run({ configPath, follow, log: { format: 'text', level: 'warn' } }, this.#io)
-    } finally {
-      await own?.stop()
+/** Runs the daemon, shows the run until it ends, and then prints the summary. */
+async function deliver(parts: Parts, io: Io): Promise<number> {
+  const { folder, configPath, log, receiver, reader } = parts
+  const token = randomBytes(32).toString('base64url')
+  const tokenFile = join(folder, 'page-token')
+  let summary: ((arrived: Outcome['arrived']) => string) | undefined
+  let code: number
+  try {
+    writeFileSync(tokenFile, `${token}\n`, { mode: 0o600 })
+    writeFileSync(configPath, planYaml(join(folder, 'state'), log, receiver, tokenFile))
+    const { run } = await import('../../daemon/run/run.js')
+    const follow = (running: Running) => {
+      const view = begin(running, `${running.pageUrl}#token=${token}`, parts, io)
+      const began = systemClock.now()
+      summary = arrived =>
+        view.summary({ ...running.totals(), ms: systemClock.now() - began, url: receiver.url, arrived })
+      const cancel = eachSecond(() => io.stdout.write(view.next(timeText())))
+      return async () => {
+        cancel()
+        io.stdout.write(view.next(timeText(), true))
+      }
     }
-    if (!this.#view || !this.#totals) return code
-    const { received: read, emitted, delivered, undelivered } = this.#totals()
-    const file = receiver.received
-    const summary = this.#view.summary({
-      ms: systemClock.now() - this.#began,
-      read,
-      emitted: emitted?.limit_apps ?? 0,
-      delivered: delivered.upstream ?? 0,
-      undelivered,
-      receiver: `the service at ${receiver.url}`,
-      received: file === undefined ? undefined : { lines: await linesIn(file), file: shown(file, reader.folder) },
-    })
-    this.#io.stdout.write(summary + continueText(EXAMPLE, reader))
-    return code
+    code = await run({ configPath, follow, log: { format: 'text', level: 'warn' } }, io)
+  } finally {
+    await receiver.stop?.()
   }
+  // The daemon did not start, and has logged the reason.
+  if (!summary) return code
+  const file = receiver.received
+  const arrived = file === undefined ? undefined : { lines: await linesIn(file), file: shown(file, reader.folder) }
+  io.stdout.write(summary(arrived) + continueText(EXAMPLE, reader))
+  return code
+}
 
-  /** Shows the run until it ends. */
-  #follow({ pipeline, metrics, totals, metricsUrl, pageUrl }: Running): () => Promise<void> {
-    const { configPath, log, receiver, own, reader } = this.#parts
-    const { stdout } = this.#io
-    const options = (id: string) => {
-      const { sources, processors } = pipeline.config
-      return [...sources, ...processors].find(component => component.id === id)!.options as Record<string, unknown>
-    }
-    const { apps, rate } = options('apps') as { apps: string[]; rate: number }
-    const { limit } = options('limit_apps') as { limit: number }
-    const isLogKept = own === undefined
-    const page = `${pageUrl}#token=${this.#token}`
-    stdout.write(announce({ page, configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
-    const read = () => metrics.components.get('log')?.received.events ?? 0
-    const name = log && printable(basename(log.path))
-    const view = new LiveView(
-      { apps, limit, log: name },
-      { watch: () => keyedOf(pipeline.taps.processor('limit_apps'))?.watchKeys(), read },
-    )
-    this.#began = systemClock.now()
-    this.#view = view
-    this.#totals = totals
-    const cancel = eachSecond(() => stdout.write(view.next(timeText())))
-    return async () => {
-      cancel()
-      stdout.write(view.last(timeText()))
-    }
+/** Announces the run. `page`: the address of the daemon's page, with its token. */
+function begin({ pipeline, metrics, metricsUrl }: Running, page: string, parts: Parts, { stdout }: Io): LiveView {
+  const { configPath, log, receiver, reader } = parts
+  const options = (id: string) => {
+    const { sources, processors } = pipeline.config
+    return [...sources, ...processors].find(component => component.id === id)!.options as Record<string, unknown>
   }
+  const { apps, rate } = options('apps') as { apps: string[]; rate: number }
+  const { limit } = options('limit_apps') as { limit: number }
+  stdout.write(announce({ page, configPath, apps, rate, limit, log, receiver, metricsUrl }, reader))
+  const read = () => metrics.components.get('log')?.received.events ?? 0
+  const watch = () => keyedOf(pipeline.taps.processor('limit_apps'))?.watchKeys()
+  return new LiveView({ apps, limit, log: log && printable(basename(log.path)) }, { watch, read })
 }
 
 /** Local time of day as in 14:03:12. */

@@ -1,4 +1,4 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,17 +10,14 @@ import { after } from '../../lib/time.js'
 import { loadService } from '../wings.js'
 import type { Receiver } from './plan.js'
 
-/** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
-export interface OwnService extends Receiver {
-  /** Resolves when the service has written all events that it received. */
-  stop(): Promise<void>
-}
-
 const READY_MS = 30_000
 const STOP_MS = 10_000
 
-/** Starts a service with a new account. Its state is in `folder`, and the system chooses its ports. */
-export async function startOwnService(folder: string, io: Io): Promise<OwnService> {
+/**
+ * Starts the service of the quickstart: a process beside the daemon, with a new account, a key and a pipeline. Its state
+ * is in `folder`, and the system chooses its ports.
+ */
+export async function startOwnService(folder: string, io: Io): Promise<Required<Omit<Receiver, 'caFile'>>> {
   // Not the folder of an earlier run, because the service of that run may still be ending.
   const dataDir = join(folder, `service-${process.pid}`)
   const config = join(folder, 'service.yaml')
@@ -58,17 +55,11 @@ service:
   }
 }
 
-interface Serving {
-  readonly child: ChildProcess
-  readonly url: string
-  readonly metrics: string
-}
-
 /**
  * Starts the service in a process that does not get the terminal's Ctrl-C, because the daemon needs the service until
  * everything is sent.
  */
-async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<Serving> {
+async function startServing(config: string, env: NodeJS.ProcessEnv) {
   const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {
     // At this level, the log names the address at which the process listens.

@@ -1,5 +1,6 @@
 import type { KeyWatch } from '../../components/throttle/keyed-processor.js'
 import { beginning, displayWidth, padEnd, padStart } from '../../daemon/process/wrap.js'
+import type { Totals } from '../../engine/run/measure/totals.js'
 import { formatDuration } from '../../lib/units.js'
 
 /** The numbers of the quickstart: a line each second, and a summary at the end. */
@@ -13,12 +14,6 @@ const NO_KEY = '(none)'
 interface Sum {
   readonly passed: number
   readonly discarded: number
-}
-
-/** The counts since the previous line. */
-interface Advance {
-  readonly by: ReadonlyMap<string, Sum>
-  readonly read: number
 }
 
 export interface Shown {
@@ -38,17 +33,12 @@ export interface Counts {
 }
 
 /** What happened to all events, as counted by the daemon and the receiver. */
-export interface Outcome {
+export interface Outcome extends Pick<Totals, 'received' | 'emitted' | 'delivered' | 'undelivered'> {
   readonly ms: number
-  readonly read: number
-  /** Number of events that the throttle created: summaries of discarded events. */
-  readonly emitted: number
-  readonly delivered: number
-  readonly undelivered: number
-  /** The words for the receiver, which follow `events to`. */
-  readonly receiver: string
-  /** The number of events at the receiver. Undefined if they cannot be counted from here. */
-  readonly received: { readonly lines: number; readonly file: string } | undefined
+  /** The address of the service. */
+  readonly url: string
+  /** The events at the service. Undefined if they cannot be counted from here. */
+  readonly arrived: { readonly lines: number; readonly file: string } | undefined
 }
 
 export class LiveView {
@@ -66,18 +56,13 @@ export class LiveView {
     this.#watch = counts.watch()
   }
 
-  /** The counts since the last call, as text with a line end. `time` has the form 14:03:12. */
-  next(time: string): string {
-    return this.#line(time, this.#advance())
-  }
-
-  /** Like `next`, for the last counts when the run ends. Empty if nothing was counted since the last call. */
-  last(time: string): string {
-    const counts = this.#advance()
-    return counts.by.size === 0 && counts.read === 0 ? '' : this.#line(time, counts)
-  }
-
-  #line(time: string, { by, read }: Advance): string {
+  /**
+   * The counts since the last call, as text with a line end. `time` has the form 14:03:12. At the end of the run, empty
+   * if nothing was counted.
+   */
+  next(time: string, isEnd = false): string {
+    const { by, read } = this.#advance()
+    if (isEnd && by.size === 0 && read === 0) return ''
     const { apps, log } = this.#shown
     const cells = apps.map(app => padded(number(by.get(app)?.passed ?? 0), app))
     if (log !== undefined) cells.push(number(read).padStart(NAME_WIDTH))
@@ -94,7 +79,7 @@ export class LiveView {
     return `${'passed'.padEnd(8)}  ${names.join('  ')}  discarded: over ${limit}/s\n`
   }
 
-  #advance(): Advance {
+  #advance() {
     const by = new Map<string, Sum>()
     for (const { key, passed, discarded } of this.#watch?.end(MOST_KEYS).keys ?? []) {
       const app = key ?? NO_KEY
@@ -109,16 +94,19 @@ export class LiveView {
   }
 
   /** The totals of all lines, and where the events are. */
-  summary({ ms, read, emitted, delivered, undelivered, receiver, received }: Outcome): string {
+  summary({ ms, received, emitted: created, delivered, undelivered, url, arrived }: Outcome): string {
     const { limit, log } = this.#shown
+    // The throttle emits summaries of discarded events.
+    const emitted = created?.limit_apps ?? 0
+    const sent = delivered.upstream ?? 0
     const row = (name: string, cells: readonly string[], why = '') =>
       `  ${padEnd(name, NAME_WIDTH)}${cells.map(cell => cell.padStart(12)).join('')}   ${why}`.trimEnd()
     const counted = (name: string, { passed, discarded }: Sum, why?: string) =>
       row(name, [number(passed + discarded), number(passed), number(discarded)], why)
     const sums = [...this.#sums]
     const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
-    const passed = delivered + undelivered
-    const all = { passed, discarded: read + emitted - passed }
+    const passed = sent + undelivered
+    const all = { passed, discarded: received + emitted - passed }
     // If a reload changes the limit, the count by app ends. In the rest of that second, events are not counted by app.
     const others = {
       passed: all.passed - total('passed') - this.#read - emitted,
@@ -135,8 +123,8 @@ export class LiveView {
       ...(others.passed + others.discarded === 0 ? [] : [counted('others', others, 'not counted by app, in a reload')]),
       counted('together', all),
       '',
-      `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
-      ...(received ? [`Received:  ${number(received.lines)} events, one per line in ${received.file}.`] : []),
+      `Delivered: ${number(sent)} events to the service at ${url}${rest}.`,
+      ...(arrived ? [`Received:  ${number(arrived.lines)} events, one per line in ${arrived.file}.`] : []),
     ]
       .map(line => `${line}\n`)
       .join('')
