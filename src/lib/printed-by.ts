@@ -8,9 +8,11 @@ interface Limits {
   readonly env?: NodeJS.ProcessEnv
 }
 
+const MIB = 1024 * 1024
+
 /** What `printedBy` resolves with, as text. Empty if the program fails. */
-export const textPrintedBy = (command: readonly string[], limits: Limits): Promise<string> =>
-  printedBy(command, limits).then(String, () => '')
+export const textPrintedBy = (command: readonly string[], limits: Partial<Limits> = {}): Promise<string> =>
+  printedBy(command, { maxBytes: MIB, timeoutMs: 10_000, ...limits }).then(String, () => '')
 
 /**
  * Runs a program without a shell. Resolves with its standard output. Error messages contain neither the arguments nor

@@ -8,13 +8,13 @@ import { EXIT } from '../../daemon/process/dispatch.js'
 import { thisUser } from '../../engine/run/state/exposure.js'
 import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { printable, printableJson } from '../../lib/printable.js'
-import { printedBy } from '../../lib/printed-by.js'
+import { printedBy, textPrintedBy } from '../../lib/printed-by.js'
 import { counted } from '../../lib/units.js'
 import { problemLines } from '../inspect/status.js'
 import { forUser } from './access.js'
 import { examine } from './examine.js'
 import { type Examination, finding, type MachineFault } from './finding.js'
-import { OTHER_FILES, printed, processOf, type Unit, type User, unitFindings, unitOf, wordsIn } from './unit.js'
+import { OTHER_FILES, processOf, type Unit, type User, unitFindings, unitOf, wordsIn } from './unit.js'
 
 /** Without D-Bus, timedatectl answers late or never. */
 const CLOCK_MS = 2000
@@ -36,7 +36,8 @@ export async function doctor({ config, json }: { config: string | undefined; jso
     throw new UsageError(`the daemon runs as ${user.name}: run this as root, to check what that user may do`, 'doctor')
   const examined = unit && isOther ? examineAs(user, env, unit, path) : examine(path, { ...io.env, ...env })
   const { findings, facts } = await examined
-  const clock = await printed(['timedatectl', 'show', '--property=NTPSynchronized', '--value'], io.env, CLOCK_MS)
+  const asked = ['timedatectl', 'show', '--property=NTPSynchronized', '--value']
+  const clock = await textPrintedBy(asked, { timeoutMs: CLOCK_MS, env: io.env })
   const wrong = clock.trim() === 'no' && 'the clock is not synchronized'
   const [files, limit] = [facts?.files ?? 0, descriptorLimit()]
   const few = files + OTHER_FILES > limit && `the sources match ${files} files, but this user may open ${limit}`

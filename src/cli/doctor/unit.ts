@@ -25,10 +25,6 @@ export const OTHER_FILES = 100
 /** A user id that systemd may give to a dynamic user. */
 const DYNAMIC = 65_519
 
-/** The output of a program; empty if it fails. */
-export const printed = (command: readonly string[], env: NodeJS.ProcessEnv, timeoutMs = 10_000): Promise<string> =>
-  textPrintedBy(command, { maxBytes: 1024 * 1024, timeoutMs, env })
-
 /** Lines of the form `NAME=VALUE`, as an object. */
 const variables = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.flatMap(line => [/^([^=#\s]+)=(.*)$/s.exec(line)?.slice(1) ?? []]))
@@ -40,7 +36,7 @@ export const wordsIn = (text = ''): string[] => text.split(' ').filter(Boolean)
 export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Unit | undefined> {
   const unknown = Object.fromEntries(PROPERTIES.split(',').map(name => [name, '']))
   for (const id of ['sluice', `sluice@${basename(config).replace(/\.ya?ml$/, '')}`, 'sluice-api']) {
-    const text = await printed(['systemctl', 'show', id, `--property=${PROPERTIES}`], env)
+    const text = await textPrintedBy(['systemctl', 'show', id, `--property=${PROPERTIES}`], { env })
     // The property of each file is in a line of its own.
     const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
     const LoadCredential = (text.match(/(?<=^LoadCredential=\S*?:)\/\S+/gm) ?? []).join(' ')
@@ -59,8 +55,8 @@ export async function processOf(unit: Unit, env: NodeJS.ProcessEnv): Promise<{ u
     const user = { name, uid: ids('Uid')[1]!, groups: [ids('Gid')[1]!, ...ids('Groups')] }
     return { user, env: variables(machineText(`/proc/${unit.MainPID}/environ`).split('\0')) }
   }
-  const [uid = DYNAMIC] = numbersIn(await printed(['id', '-u', name], env))
-  const [gid = uid, ...more] = numbersIn(await printed(['id', '-G', name], env))
+  const [uid = DYNAMIC] = numbersIn(await textPrintedBy(['id', '-u', name], { env }))
+  const [gid = uid, ...more] = numbersIn(await textPrintedBy(['id', '-G', name], { env }))
   const added = groupsOfMachine().filter(([group]) => wordsIn(unit.SupplementaryGroups).includes(group))
   const lines = wordsIn(unit.EnvironmentFiles).flatMap(file => machineText(file).split('\n'))
   const given = [...(unit.Environment!.match(/"[^"]*"|\S+/g) ?? []), ...lines].map(unquoted)
@@ -103,16 +99,15 @@ export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }:
   for (const name of wordsIn(unit.LogsDirectory)) writable.push(`/var/log/${name}`)
   const folders = [...new Set(unit.ProtectSystem === 'strict' ? writes.map(dirname) : [])]
   const closed = folders.filter(folder => !writable.some(path => `${folder}/`.startsWith(`${path}/`)))
-  const options: [option: string, value: string, why: string | false, area?: string][] = [
+  type Option = [option: string, value: string, why: string | false, area?: string]
+  const options: Option[] = [
     ['NotifyAccess', 'all', fails],
     ['MemoryDenyWriteExecute', 'no', kills],
     ['MemoryMax', '512M', small, 'memory'],
     ['LimitNOFILE', String(65_536 + files), few, 'descriptors'],
     ['ProtectHome', 'read-only', home ? `hides ${home} from the daemon` : false],
     ['PrivateTmp', 'no', tmp ? `hides ${tmp} from the daemon` : false],
-    ...closed.map(
-      at => ['ReadWritePaths', at, `lacks ${at}, which is therefore read-only`] as [string, string, string],
-    ),
+    ...closed.map((at): Option => ['ReadWritePaths', at, `lacks ${at}, which is therefore read-only`]),
   ]
   const credentials = wordsIn(unit.LoadCredential).flatMap(path => {
     const size = statSync(path, { throwIfNoEntry: false })?.size

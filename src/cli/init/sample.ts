@@ -15,7 +15,7 @@ import { textPrintedBy } from '../../lib/printed-by.js'
 const SAMPLED_LINES = 1000
 const SAMPLED_BYTES = 256 * 1024
 const JOURNALCTL = ['journalctl', '--no-pager', '-q', '-a', '-o', 'json', '-n', String(SAMPLED_LINES)]
-const LIMITS = { maxBytes: 64 * 1024 * 1024, timeoutMs: 10_000 }
+const ENTRIES_BYTES = 64 * 1024 * 1024
 /** Of the lines, this share must be decoded, or have the field or a time. */
 const NEARLY_ALL = 0.9
 const CODECS = ['json', 'nginx', 'syslog']
@@ -45,7 +45,7 @@ export function newestLines(path: string): string {
 
 /** The newest entries of the journal, as JSON lines; empty if this user can read none. `place`: where the journal is. */
 export const newestEntries = (place: readonly string[]): Promise<string> =>
-  textPrintedBy([...JOURNALCTL, ...place], LIMITS)
+  textPrintedBy([...JOURNALCTL, ...place], { maxBytes: ENTRIES_BYTES })
 
 /**
  * The codec of nearly all lines of a sample, the field with the name of their app, and whether they have times.
