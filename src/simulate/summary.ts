@@ -1,4 +1,4 @@
-import { beginning, displayWidth, padEnd, wrap } from '../daemon/process/wrap.js'
+import { beginning, displayWidth, padEnd, wrapBehind } from '../daemon/process/wrap.js'
 import { formatDuration, formatSize } from '../lib/units.js'
 import type { Fact, KeyResult, OtherKeys, SimulationResult, TrialResult } from './result.js'
 import { count, keyName, limitText, number, percent, windowText } from './words.js'
@@ -10,7 +10,7 @@ const NAME_WIDTH = 11
 export function summaryText(result: SimulationResult, style: SummaryStyle): string {
   const { results, settings, notes, events, excluded, yaml } = result
   const columns = style.columns || USUAL_COLUMNS
-  const row = ({ name, text }: Fact) => `${name.padEnd(NAME_WIDTH)}${wrapped(text, columns)}`
+  const row = ({ name, text }: Fact) => `${name.padEnd(NAME_WIDTH)}${wrapBehind(text, columns, ' '.repeat(NAME_WIDTH))}`
   const width = number(events).length
   const total = (name: string, value: number) =>
     row({ name, text: `${number(value).padStart(width)} ${percent(value, events).padStart(8)}` })
@@ -81,14 +81,6 @@ function trialTable({ results, events }: SimulationResult, style: SummaryStyle):
   ])
   const titles = ['key', 'window', 'limit', 'passed', 'discarded', 'lost', 'passed bytes', 'keys that lose']
   return tableLines(titles, rows, style)
-}
-
-/** Wraps a text at spaces. The first line is shorter, because a name precedes it. */
-function wrapped(text: string, columns: number): string {
-  const indent = ' '.repeat(NAME_WIDTH)
-  return wrap(indent + text, columns, indent)
-    .join('\n')
-    .slice(NAME_WIDTH)
 }
 
 const USUAL_COLUMNS = 80

@@ -1,6 +1,6 @@
 import type { Command, OptionSpec } from './command-line.js'
 import { type CommandGroup, commandsOf, FAMILIES, GROUPS } from './groups.js'
-import { wrap } from './wrap.js'
+import { wrapBehind } from './wrap.js'
 
 /** The texts of `--help`, made from the table of commands. */
 
@@ -43,14 +43,7 @@ export const ENVIRONMENT: Rows = [
   ['NO_COLOR', 'Disables colors.'],
 ]
 
-/**
- * Wraps `text`. The first line is shorter by the width of `indent`, since it is printed after other text of that width.
- */
-function wrapped(text: string, indent = ''): string {
-  return wrap(indent + text, WIDTH, indent)
-    .join('\n')
-    .slice(indent.length)
-}
+const wrapped = (text: string, indent = '') => wrapBehind(text, WIDTH, indent)
 
 /** Two columns; the first is as wide as its longest entry. */
 function columns(rows: Rows): string {

@@ -63,6 +63,13 @@ export function wrap(text: string, width: number, indent: string): string[] {
   return [...lines, line]
 }
 
+/** Wraps text that is printed behind other text, which is as wide as `indent`. */
+export function wrapBehind(text: string, width: number, indent: string): string {
+  return wrap(indent + text, width, indent)
+    .join('\n')
+    .slice(indent.length)
+}
+
 /** Wraps an indented line. Later lines are indented by four more columns. Words that are too long break anywhere. */
 export function wrapIndented(text: string, width: number): string[] {
   const own = /^ */.exec(text)![0]
