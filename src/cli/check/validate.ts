@@ -25,6 +25,7 @@ import { shownPath } from '../../lib/files/shown-path.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
+import { counted } from '../../lib/units.js'
 import { fileWarning } from '../../net/key.js'
 import { isLocal } from '../../net/listen-options.js'
 import { loadService } from '../wings.js'
@@ -53,8 +54,8 @@ export async function validate(
       to.write(`${printableText(text)}\n`)
     }
   }
-  const errors = plural(counts.error + counts.failure, 'error')
-  out.stdout.write(`${errors}, ${plural(counts.warning, 'warning')}\n`)
+  const errors = counted(counts.error + counts.failure, 'error')
+  out.stdout.write(`${errors}, ${counted(counts.warning, 'warning')}\n`)
   if (counts.error > 0) return EXIT.config
   return counts.failure > 0 ? EXIT.failed : EXIT.done
 }
@@ -267,12 +268,8 @@ function exposedFolders({ dataDir, service, sources }: Config): string[] {
   })
 }
 
-function plural(n: number, noun: string): string {
-  return `${n} ${noun}${n === 1 ? '' : 's'}`
-}
-
 function amounts(config: Config): string {
   const { service, sources, processors, destinations } = config
   if (service && sources.length === 0) return 'the service'
-  return `${plural(sources.length, 'source')}, ${plural(processors.length, 'processor')}, ${plural(destinations.length, 'destination')}`
+  return `${counted(sources.length, 'source')}, ${counted(processors.length, 'processor')}, ${counted(destinations.length, 'destination')}`
 }
