@@ -14,6 +14,7 @@ import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
 import type { Example, Explain, FindingsOf, MadeLines } from './explain.js'
+import type { Fact, FactSample } from './fact.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
@@ -161,6 +162,9 @@ export interface Spool {
   readonly held: { readonly events: number; readonly bytes: number }
   /** Number of objects. Open objects still grow. Closed objects are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
+  /** Size on disk, and its maximum. */
+  readonly bytes: number
+  readonly maxBytes: number
   /** When the oldest object of the spool was opened, wall clock in milliseconds; undefined: the spool has no object. */
   readonly oldestAt: number | undefined
   /** Takes a due object; undefined: no object is due. `all`: every object is due, because no more events follow. */
@@ -202,14 +206,23 @@ export interface ComponentMetrics {
   emitted(events: number, bytes: number): void
   /** Counts intentionally discarded events; `reason` is a label. */
   discarded(reason: string, events: number, bytes: number): void
+  /** Makes events that are discarded for this reason a problem: they are lost. `todo`: how to lose no more. */
+  describeLoss(reason: string, todo: string): void
   /** Counts an error that lost no event; `kind` is a label. */
   failed(kind: string): void
   /** Returns a counter of the component; always the same object for the same name and labels. */
-  counter(name: string, help: string, labels?: Record<string, string>): { value: number; exemplar?: Exemplar }
+  counter(
+    name: string,
+    help: string,
+    labels?: Record<string, string>,
+    problem?: Fact['problem'],
+  ): { value: number; exemplar?: Exemplar }
+  /** Registers a gauge that may also report a problem. */
+  fact(fact: Fact): void
   /** Registers a gauge. `read` is called at each scrape. */
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
   /** Registers a gauge with a changing set of series. `read` is called at each scrape. */
-  gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
+  gauges(name: string, help: string, read: () => Iterable<FactSample>): void
   /**
    * Registers a changing set of counters. `read` is called at each scrape. The counters replace those of the
    * predecessor. The counter with the labels `rest` must include the values of removed counters.

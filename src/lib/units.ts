@@ -97,3 +97,6 @@ export function clockTime(time: string, wall: number): string {
   const two = (n: number) => String(n).padStart(2, '0')
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`
 }
+
+/** Formats a number of seconds. Formats less than one second as one second. */
+export const lasting = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)

@@ -6,7 +6,7 @@ import { Connector, connectProxy, openTunnel } from './dial.js'
 import type { DialOptions } from './dial-options.js'
 import { networkError } from './explain.js'
 import { ProxySettings, type Via, variableFor } from './proxy.js'
-import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
+import { expiryFact, TlsFiles, TlsFilesError } from './tls.js'
 import type { TlsContent } from './tls-check.js'
 
 /** Time between checks for replaced files while requests are sent. */
@@ -36,7 +36,7 @@ export class Dialer {
     this.#hasTlsFiles = [ca_file, cert_file, key_file].some(path => path !== undefined)
     const failed = () => metrics.failed('tls_files')
     this.#tls = new TlsFiles({ ca_file, cert_file, key_file }, { log, clock, reach, failed })
-    exposeExpiries(metrics, () => this.#tls.expiries)
+    metrics.fact(expiryFact(() => this.#tls.expiries))
   }
 
   /**

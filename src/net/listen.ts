@@ -3,14 +3,16 @@ import type { TlsOptions, Server as TlsServer } from 'node:tls'
 import type { Logger } from 'pino'
 import type { SourceContext } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
+import type { Fact } from '../core/fact.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { AddressList } from '../lib/network/address-list.js'
 import { type ListenAddress, listenOn, listenText } from '../lib/network/inherited-sockets.js'
 import { plainAddress } from '../lib/network/network-address.js'
 import { type Clock, every } from '../lib/time.js'
+import { counted, lasting } from '../lib/units.js'
 import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from './limits.js'
 import type { ConnectionOptions, TlsFileOptions } from './listen-options.js'
-import { exposeExpiries, TlsFiles, type TlsFilesContext } from './tls.js'
+import { expiryFact, TlsFiles, type TlsFilesContext } from './tls.js'
 import { opensslText, type TlsContent, tlsAlertOf } from './tls-check.js'
 
 export interface ListenerOptions extends ConnectionOptions {
@@ -77,8 +79,8 @@ export class Listener {
   #tlsOf(paths: TlsFileOptions): ServerTls {
     const { log, clock, metrics, reach } = this.#context
     const tls = new ServerTls(paths, { log, clock, reach, failed: () => metrics.failed('tls_files') })
-    exposeExpiries(metrics, () => tls.files.expiries)
-    metrics.gauges(REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
+    metrics.fact(expiryFact(() => tls.files.expiries))
+    metrics.fact(tls.refusals.fact)
     return tls
   }
 
@@ -214,10 +216,8 @@ export const REFUSED_TOTAL = {
   name: 'sluice_tls_refused_connections_total',
   help: 'Connections that failed in the TLS handshake, by reason.',
 } as const
-export const REFUSED_AGE = {
-  name: 'sluice_tls_last_refusal_age_seconds',
-  help: 'Time since a connection was last refused in the TLS handshake, by reason.',
-} as const
+/** Older refusals are not a problem. */
+const RECENT_S = 3600
 
 /** Counts failed TLS handshakes by reason. Logs them at a limited rate. */
 export class TlsRefusals {
@@ -252,9 +252,22 @@ export class TlsRefusals {
     return [...this.#refused].map(([reason, { value }]) => ({ labels: { reason }, value }))
   }
 
-  ages(): Labelled[] {
-    const now = this.#clock.now()
-    return [...this.#refused].map(([reason, { at }]) => ({ labels: { reason }, value: (now - at) / 1000 }))
+  /** When clients were refused last. */
+  get fact(): Fact {
+    return {
+      name: 'sluice_tls_last_refusal_age_seconds',
+      help: 'Time since a connection was last refused in the TLS handshake, by reason.',
+      read: () => {
+        const now = this.#clock.now()
+        return Array.from(this.#refused, ([reason, { at }]) => ({ labels: { reason }, value: (now - at) / 1000 }))
+      },
+      problem: (age, { id, labels: { reason = '' } }) => {
+        const total = counted(this.#refused.get(reason)?.value ?? 0, 'TLS connection')
+        const what = `${id} refused ${total} (${reason}), the last one ${lasting(age)} ago`
+        const todo = 'The log names the address of the client and the cause (SLUICE_TLS_REFUSED).'
+        return age <= RECENT_S && reason !== 'closed' && { gravity: 'connections', what, todo }
+      },
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import type { ComponentMetrics } from '../core/component.js'
 import { errorText } from '../core/errors.js'
+import type { Fact } from '../core/fact.js'
 import type { Reach } from '../core/options/reach.js'
 import { fileSystems } from '../lib/files/disk/file-systems.js'
 import type { Clock } from '../lib/time.js'
@@ -150,20 +150,24 @@ export class TlsFiles {
   }
 }
 
-const EXPIRY = 'sluice_tls_certificate_expiry_timestamp_seconds'
-const EXPIRY_HELP =
-  'When the certificates in a file expire, in seconds since 1970. In a chain, the earliest expiry counts; of several authorities, the latest.'
+/** A certificate that expires sooner is a problem. */
+const SOON_S = 7 * 86_400
 
-/** A gauge with the expiry of each certificate file of a component. */
-export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readonly TlsExpiry[]): void {
-  metrics.gauges(EXPIRY, EXPIRY_HELP, () => expirySeries(expiries()))
-}
-
-/** The same gauge, for code outside of components. */
-export const EXPIRY_SERIES = { name: EXPIRY, help: EXPIRY_HELP } as const
-
-export function expirySeries(expiries: readonly TlsExpiry[]): { labels: Record<string, string>; value: number }[] {
-  return expiries.map(({ option, file, expiresAt }) => ({ labels: { option, file }, value: expiresAt / 1000 }))
+/** The expiry of each certificate file. */
+export function expiryFact(expiries: () => readonly TlsExpiry[]): Fact {
+  return {
+    name: 'sluice_tls_certificate_expiry_timestamp_seconds',
+    help: 'When the certificates in a file expire, in seconds since 1970. In a chain, the earliest expiry counts; of several authorities, the latest.',
+    read: () =>
+      expiries().map(({ option, file, expiresAt }) => ({ labels: { option, file }, value: expiresAt / 1000 })),
+    problem(seconds, { id, wall, labels: { option, file } }) {
+      const left = seconds - wall / 1000
+      const when = `${left <= 0 ? 'expired' : 'expires'} on ${new Date(seconds * 1000).toISOString().slice(0, 10)}`
+      const what = `${id}: the certificate in tls.${option} (${file}) ${when}`
+      const todo = 'Renew the certificate in that file. The new one is used without a restart.'
+      return left < SOON_S && { gravity: 'connections', what, todo }
+    },
+  }
 }
 
 function datesOf(expiries: readonly TlsExpiry[]): string[] {

@@ -1,6 +1,6 @@
-import type { Problem } from '../../daemon/status/problems.js'
+import type { ReportedProblem } from '../../core/fact.js'
 
-export interface MachineFault extends Problem {
+export interface MachineFault extends ReportedProblem {
   /** What was checked, as in `disk`. */
   readonly area: string
   /** A path that the user of the daemon cannot use. `bits`: the missing permissions, as in a file mode. */

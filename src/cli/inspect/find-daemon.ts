@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { ConfigError, formatProblem } from '../../core/errors.js'
+import type { ReportedProblem } from '../../core/fact.js'
 import {
   type DaemonOptions,
   findSocket,
@@ -12,7 +13,6 @@ import {
 import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
-import type { Problem } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { dataDirIn } from '../../engine/config/load.js'
 import { shellWord } from '../../lib/shell-word.js'
@@ -20,7 +20,7 @@ import { shellWord } from '../../lib/shell-word.js'
 export interface Daemon {
   readonly socket: string
   /** Problems in the configuration by which the daemon was found. */
-  readonly mistakes: readonly Problem[]
+  readonly mistakes: readonly ReportedProblem[]
   /** Other daemons that the user may have meant. */
   readonly others?: OtherDaemons | undefined
 }

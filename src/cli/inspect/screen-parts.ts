@@ -2,10 +2,9 @@ import type { OtherDaemons } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'
 import { UsageError } from '../../daemon/process/command-line.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
-import { lasting } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { printable } from '../../lib/printable.js'
-import { parseDuration, short } from '../../lib/units.js'
+import { lasting, parseDuration, short } from '../../lib/units.js'
 
 /** The pipeline and revision that a managed daemon runs, and when the service last responded. */
 export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wall'>): string | undefined {

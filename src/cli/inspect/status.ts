@@ -1,11 +1,12 @@
+import type { ReportedProblem } from '../../core/fact.js'
 import type { DaemonOptions, OtherDaemons } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
-import { failed, lasting, type Problem } from '../../daemon/status/problems.js'
+import { failed } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
-import { clockTime, short } from '../../lib/units.js'
+import { clockTime, lasting, short } from '../../lib/units.js'
 import { findDaemon, statusOf } from './find-daemon.js'
 import {
   backlogLines,
@@ -68,7 +69,7 @@ export function statusLines(
 
 /** Problems with their advice and commands. `mark`: the first character of each problem. */
 export function problemLines(
-  problems: readonly Problem[],
+  problems: readonly ReportedProblem[],
   mark: string,
   width: number,
   paint: (line: string) => string,
@@ -85,12 +86,12 @@ export function problemLines(
   ])
 }
 
-interface Group extends Pick<Problem, 'todo' | 'commands'> {
-  readonly all: Problem[]
+interface Group extends Pick<ReportedProblem, 'todo' | 'commands'> {
+  readonly all: ReportedProblem[]
 }
 
 /** Groups problems that have the same advice, to show the advice once. */
-function grouped(problems: readonly Problem[]): Group[] {
+function grouped(problems: readonly ReportedProblem[]): Group[] {
   const groups = new Map<string, Group>()
   for (const problem of problems) {
     const { todo, commands } = problem

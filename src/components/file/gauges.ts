@@ -1,4 +1,5 @@
 import type { SourceContext } from '../../core/component.js'
+import { counted, short } from '../../lib/units.js'
 import type { Descriptors } from './descriptors.js'
 import type { Remote } from './discovery/remote.js'
 import type { OpenFiles } from './open-files.js'
@@ -21,19 +22,45 @@ export function registerGauges(
   open: Descriptors,
   { problems, remote }: { readonly problems: PathProblems; readonly remote: Remote },
 ): void {
-  metrics.gauge('sluice_files_watched', 'Files being followed.', () => openFiles.size)
+  metrics.fact({
+    name: 'sluice_file_systems_silent',
+    help: 'Remote file systems that do not respond now; reading of their files waits.',
+    read: () => remote.silent,
+    problem: (count, { id }) =>
+      count > 0 && {
+        gravity: 'unread',
+        what: `${id}: ${counted(count, 'file system')} ${count === 1 ? 'does' : 'do'} not answer`,
+        todo: 'Files there wait; other files are read. The log names each file system (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+      },
+  })
+  metrics.fact({
+    name: 'sluice_files_watched',
+    help: 'Files being followed.',
+    read: () => openFiles.size,
+    problem: (count, { id }) =>
+      count + remote.silent + problems.unread === 0 && {
+        gravity: 'unread',
+        what: `${id}: did not find any file to read`,
+        todo: 'Compare its include and exclude with the names of the files. A file that appears later is read from its beginning.',
+      },
+  })
   metrics.gauge('sluice_files_open', 'Open files.', () => open.size)
-  metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => problems.unread)
-  const silent = 'Remote file systems that do not respond now; reading of their files waits.'
-  metrics.gauge('sluice_file_systems_silent', silent, () => remote.silent)
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
     () => unread(openFiles, grown),
   )
-  const deleted =
-    'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.'
-  metrics.gauge('sluice_file_deleted_undelivered_bytes', deleted, () => undeliveredOfDeleted(openFiles.tailers))
+  metrics.fact({
+    name: 'sluice_file_deleted_undelivered_bytes',
+    help: 'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.',
+    read: () => undeliveredOfDeleted(openFiles.tailers),
+    problem: (bytes, { id }) =>
+      bytes > 0 && {
+        gravity: 'unsafe',
+        what: `${id}: ${short(bytes)}B of deleted files are not delivered, and only exist while the daemon has them open`,
+        todo: 'A restart loses them, unless their folder has a compressed copy. Before you restart, correct the cause that blocks the delivery.',
+      },
+  })
   const created = clock.wall()
   metrics.gauge('sluice_checkpoint_age_seconds', 'Age of the saved positions; 0 while they are up to date.', () => {
     return Math.max(0, clock.wall() - (checkpoints.savedAt || created)) / 1000

@@ -1,7 +1,9 @@
 import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
+import type { GradedProblem, Seen } from '../../core/fact.js'
 import { statOrNone } from '../../lib/files/disk/disk.js'
+import { counted } from '../../lib/units.js'
 import { formatOfName, isOfContent } from './compression.js'
 
 /** Maximum number of unreadable files that are named in the status of the daemon. */
@@ -28,6 +30,25 @@ const SKIPPED: Readonly<Record<Skipped, string>> = {
   old: 'skipped a compressed file and will skip others like it: they existed when this source first started, or an earlier version of Sluice skipped them. To read them, set read_old_compressed: true',
 }
 
+interface Named {
+  readonly labels: { readonly file: string; readonly cause: string }
+  readonly value: number
+}
+
+const UNREADABLE =
+  'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning.'
+
+/** What to do, by the reason why a file cannot be read. */
+const ADVICE: readonly (readonly [cause: RegExp, todo: string])[] = [
+  [
+    /^(EACCES|EPERM)$/,
+    'Let the user of the daemon read the file (permission r) and enter its folders (x), for example with SupplementaryGroups= in the unit.',
+  ],
+  [/^UTF-16$/, 'Write the file in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8.'],
+  [/^UTF-32$/, 'Write the file in UTF-8, or convert it: iconv -f UTF-32 -t UTF-8.'],
+  [/^byte /, 'Set decode to the format of the file, write the file again, or remove it from include.'],
+]
+
 /** Counts problems with paths. Logs a problem again only if its path worked in between, or failed differently. */
 export class PathProblems {
   readonly #context: ComponentContext
@@ -50,6 +71,12 @@ export class PathProblems {
       'sluice_file_foreign_total',
       'Files with the name of a rotated file that were skipped, because neither the owner of the log nor root owns them.',
     )
+    context.metrics.fact({
+      name: 'sluice_files_unreadable',
+      help: 'Files and folders that cannot be read now.',
+      read: () => this.unread,
+      problem: (count, seen) => this.#reported(count, seen),
+    })
     context.metrics.gauges(
       'sluice_file_unreadable',
       `1 for each file or folder that cannot be read now, for at most ${MAX_NAMED} of them.`,
@@ -57,8 +84,23 @@ export class PathProblems {
     )
   }
 
-  #named(): { labels: Record<string, string>; value: number }[] {
-    const named: { labels: Record<string, string>; value: number }[] = []
+  #reported(count: number, { id }: Seen): GradedProblem | false {
+    const files = this.#named().map(({ labels }) => labels)
+    const named = files.map(({ file, cause }) => `${file} (${cause})`).join(', ')
+    const more = count - files.length
+    const advice = ADVICE.filter(([of]) => files.some(({ cause }) => of.test(cause)))
+    return (
+      count > 0 && {
+        gravity: 'unread',
+        what: `${id}: ${counted(count, 'file')} cannot be read`,
+        detail: `${named}${more > 0 ? ` and ${counted(more, 'other file')}` : ''}.`,
+        todo: [...advice.map(([, todo]) => todo), UNREADABLE].join(' '),
+      }
+    )
+  }
+
+  #named(): Named[] {
+    const named: Named[] = []
     for (const [file, { code: cause, unread }] of this.#open) {
       if (unread && named.push({ labels: { file, cause }, value: 1 }) === MAX_NAMED) break
     }

@@ -17,7 +17,7 @@ const compress = promisify(gzip)
 const NOTHING = 'there is nothing at this address; there are /metrics, /livez and /readyz'
 
 export interface Served extends Reports {
-  readonly metrics: Pick<Metrics, 'render' | 'samples'>
+  readonly metrics: Pick<Metrics, 'render' | 'samples' | 'components' | 'problems'>
   /** Receives notice of connections that are closed or refused. */
   readonly connections: ConnectionEvents
 }
@@ -61,7 +61,7 @@ export async function serveAdmin(
 }
 
 export async function statusNow(reports: Served, { taps }: Tappable, hasTexts = false): Promise<Status> {
-  return statusOf(reports, await reports.metrics.samples(), hasTexts, component => waitState(component, taps))
+  return await statusOf(reports, reports.metrics, hasTexts, component => waitState(component, taps))
 }
 
 function routesOf(reports: Served, tappable?: Tappable): Routes<Route> {

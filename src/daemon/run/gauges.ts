@@ -1,25 +1,14 @@
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
+import type { Fact } from '../../core/fact.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { UnsavedPositions } from '../../engine/run/state/checkpoints.js'
-import type { Orphan } from '../../engine/run/state/inventory.js'
+import { adviceFor, type Orphan } from '../../engine/run/state/inventory.js'
 import { placeInPlugin } from '../../lib/modules/plugin-place.js'
 import { systemClock } from '../../lib/time.js'
+import { counted, lasting, short } from '../../lib/units.js'
 import type { ManagedStatus } from '../fleet/managed-status.js'
 import { tolerateFaults } from '../process/faults.js'
-
-/** Exposes for each source whether its positions could not be saved. */
-export function unsavedMetrics(
-  metrics: Metrics,
-  sources: () => readonly { readonly id: string }[],
-  unsaved: () => readonly UnsavedPositions[],
-): void {
-  const help = 'Whether the last attempt to save the positions of a source failed.'
-  metrics.series('gauge', 'sluice_checkpoint_unsaved', help, () => {
-    const failed = new Set(unsaved().map(({ source }) => source))
-    return sources().map(({ id }) => ({ labels: { component_id: id }, value: failed.has(id) ? 1 : 0 }))
-  })
-}
 
 /** Logs positions that are unsaved when the daemon ends. Returns whether there are any. */
 export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger): boolean {
@@ -33,18 +22,45 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
   return unsaved.length > 0
 }
 
+/** The data of components that are not configured any more, as words. */
+const LEFT: Readonly<Record<Orphan['kind'], (orphan: Orphan) => string>> = {
+  checkpoint: () => 'saved positions',
+  buckets: () => 'saved buckets',
+  buffer: ({ events }) => (events ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
+  spool: ({ events }) => (events ? `a spool with ${counted(events, 'event')}` : 'a spool that cannot be read now'),
+  dead_letters: ({ events = 0 }) => counted(events, 'rejected event'),
+}
+
 /** Exposes the data of components that are not configured any more, until the data is removed. */
 export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
-  const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
-    metrics.series('gauge', name, help, () =>
-      orphans().flatMap(orphan => {
-        const value = read(orphan)
-        const { id, kind, path } = orphan
-        return value === undefined ? [] : [{ labels: { component_id: id, kind, path }, value }]
-      }),
-    )
+  const show = (name: string, help: string, value: (orphan: Orphan) => number | undefined, problem?: Fact['problem']) =>
+    metrics.fact({
+      name,
+      help,
+      read: () =>
+        orphans().flatMap(orphan => {
+          const [number, { id, kind, path }] = [value(orphan), orphan]
+          return number === undefined ? [] : { labels: { component_id: id, kind, path }, value: number }
+        }),
+      problem,
+    })
   const of = 'data of a component that is not configured any more (kind: checkpoint, buckets, buffer or dead_letters)'
-  show('sluice_orphaned_bytes', `Size of ${of}.`, ({ bytes }) => bytes)
+  show(
+    'sluice_orphaned_bytes',
+    `Size of ${of}.`,
+    ({ bytes }) => bytes,
+    (bytes, { labels: { path = '' } }) => {
+      const orphan = orphans().find(one => one.path === path)
+      return (
+        orphan && {
+          // Deleting positions and buckets loses no events, and they may have been left on purpose.
+          gravity: ['checkpoint', 'buckets'].includes(orphan.kind) ? 'notice' : 'orphaned',
+          what: `${orphan.id} is not configured any more and left ${LEFT[orphan.kind](orphan)} (${short(bytes)}B) in ${path}`,
+          todo: adviceFor(orphan),
+        }
+      )
+    },
+  )
   show('sluice_orphaned_events', `Events in ${of}.`, ({ events }) => events)
   show('sluice_orphaned_age_seconds', `Time since the last change of ${of}.`, ({ changedAt }) =>
     Math.max(0, (systemClock.wall() - changedAt) / 1000),
@@ -87,18 +103,53 @@ export function managedMetrics(metrics: Metrics, read: () => ManagedReport): voi
   const { pipeline } = read()
   const help = 'The published pipeline that the daemon runs; always 1.'
   metrics.series('gauge', 'sluice_managed_info', help, () => [{ labels: { pipeline }, value: 1 }])
-  const gauge = (name: string, help: string, value: (report: ManagedReport) => number | undefined) =>
-    metrics.series('gauge', `sluice_managed_${name}`, help, () => {
-      const found = value(read())
-      return found === undefined ? [] : [{ labels: {}, value: found }]
+  const gauge = (
+    name: string,
+    help: string,
+    value: (report: ManagedReport) => number | undefined,
+    problem?: Fact['problem'],
+  ) =>
+    metrics.fact({
+      name: `sluice_managed_${name}`,
+      help,
+      read: () => value(read()) ?? [],
+      problem,
     })
+  const current = () => {
+    const { revision } = read()
+    return revision === undefined ? 'No revision is running.' : `Revision ${revision} keeps running.`
+  }
   gauge('revision', 'The running revision; missing if no revision runs.', ({ revision }) => revision)
   gauge('published_revision', 'The newest revision that the service has published.', ({ published }) => published)
-  gauge('revision_refused', 'Whether this daemon cannot run the newest revision.', ({ refused }) =>
-    refused === undefined ? 0 : 1,
+  gauge(
+    'revision_refused',
+    'Whether this daemon cannot run the newest revision.',
+    ({ refused }) => (refused === undefined ? 0 : 1),
+    isRefused => {
+      const { revision, refused, refusal } = read()
+      const what = `revision ${refused} of the pipeline cannot run here: ${refusal}`
+      const todo = `${current()} Correct the pipeline, or correct the local configuration and reload the daemon.`
+      return isRefused > 0 && revision !== undefined && { gravity: 'service', what, todo }
+    },
   )
   gauge('last_contact_timestamp_seconds', 'When the service last responded.', one => one.last_contact)
-  gauge('service_unreachable_seconds', 'Time since the service stopped responding; 0 while it responds.', one => {
-    return one.unreachable_seconds ?? 0
-  })
+  gauge(
+    'service_unreachable_seconds',
+    'Time since the service stopped responding; 0 while it responds.',
+    one => one.unreachable_seconds ?? 0,
+    seconds => {
+      const { service, unreachable, report_problem } = read()
+      const check = 'Check the network, the address of the pipeline and the access key.'
+      if (seconds >= AWAY_S) {
+        const what = `the service ${service} has not answered for ${lasting(seconds)}: ${unreachable}`
+        return { gravity: 'service', what, todo: `${current()} ${check}` }
+      }
+      if (report_problem === undefined || unreachable !== undefined) return undefined
+      const what = `the service does not accept the reports of this daemon: ${report_problem}`
+      return { gravity: 'service', what, todo: `${current()} \`sluice fleet\` shows old data, or nothing.` }
+    },
+  )
 }
+
+/** Outages of fewer seconds are not reported, because the service may just be restarting or being updated. */
+const AWAY_S = 60

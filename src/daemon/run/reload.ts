@@ -53,9 +53,17 @@ export function onReload(
   metrics.series('counter', 'sluice_config_reloads_total', help, () =>
     Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
   )
-  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last reload succeeded.', () =>
-    last ? 1 : 0,
-  )
+  metrics.fact({
+    name: 'sluice_config_last_reload_successful',
+    help: 'Whether the last reload succeeded.',
+    read: () => (last ? 1 : 0),
+    problem: succeeded =>
+      succeeded === 0 && {
+        gravity: 'reload',
+        what: 'the last reload failed: the previous configuration is still running',
+        todo: 'The log and `sluice validate` show what is wrong in the new configuration. Nothing is lost.',
+      },
+  })
   const since = 'When a configuration was last loaded successfully, initially at startup.'
   metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
   const hash = 'Hash of the files of the running configuration; always 1.'

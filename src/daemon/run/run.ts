@@ -28,14 +28,7 @@ import { Rates } from '../status/rates.js'
 import { isReady } from '../status/ready.js'
 import { DaemonHealth } from '../systemd/service-state.js'
 import { Systemd } from '../systemd/systemd.js'
-import {
-  type Managed,
-  managedMetrics,
-  orphanMetrics,
-  reportUnsaved,
-  tolerateFaultsOfPlugins,
-  unsavedMetrics,
-} from './gauges.js'
+import { type Managed, managedMetrics, orphanMetrics, reportUnsaved, tolerateFaultsOfPlugins } from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
 import { whenReadable } from './wait.js'
@@ -163,11 +156,6 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   )
   logMetrics(metrics)
   orphanMetrics(metrics, () => pipeline.orphans)
-  unsavedMetrics(
-    metrics,
-    () => pipeline.config.sources,
-    () => pipeline.unsaved,
-  )
   const running = () => componentsOf(pipeline.config)
   const rates = new Rates(() => running().flatMap(({ id }) => metrics.components.get(id) ?? []))
   const reports = {
@@ -187,7 +175,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const problems = async () => {
     const { statusOf } = await import('../status/status.js')
     // For the service, whose readers may not see texts of events.
-    return statusOf(reports, await metrics.samples(), false).problems.map(({ what }) => what)
+    return (await statusOf(reports, metrics, false)).problems.map(({ what }) => what)
   }
   const served = { ...reports, metrics, connections, ...(managed && { managed: managed.report }) }
   const page = { reports: served, pipeline, config: () => pipeline.config, clock: systemClock }

@@ -1,15 +1,18 @@
 import { hostname } from 'node:os'
 import type { WaitState } from '../../components/throttle/keyed-processor.js'
+import type { ReportedProblem } from '../../core/fact.js'
+import { utilizationOf } from '../../engine/flow/busy.js'
+import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
 import type { DestinationState } from '../../engine/run/engine.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import type { Wait } from '../../engine/run/measure/waits.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import type { ManagedReport } from '../run/gauges.js'
-import { type Named, noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
+import { type Named, type Observed, problemsOf } from './problems.js'
 import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
-import { type Samples, Series } from './series.js'
 
 /**
  * The version of the document. It increases when a member is removed or changes its meaning, but not when a member is
@@ -31,9 +34,9 @@ export interface Status {
   readonly reloading_since?: string
   readonly config?: string | undefined
   readonly data_dir?: string
-  readonly problems: readonly Problem[]
+  readonly problems: readonly ReportedProblem[]
   /** Problems that cost no events. */
-  readonly notices: readonly Problem[]
+  readonly notices: readonly ReportedProblem[]
   readonly managed?: ManagedReport
   /** Counts of events since the start: received + emitted = passed + discarded + consumed + in flight. */
   readonly books?: Books
@@ -49,7 +52,7 @@ export interface Status {
   readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
   /** The metrics of /metrics, without histograms. */
-  readonly series: Samples
+  readonly series: Awaited<ReturnType<Metrics['samples']>>
 }
 
 export interface Books extends Totals {
@@ -80,15 +83,18 @@ export interface ComponentStatus extends Named {
   /** The outputs that the component reads, as in the configuration: ids, or `id.output`. Empty for sources. */
   readonly inputs: readonly string[]
   readonly received: number
+  readonly received_bytes: number
   /** Events sent, to all outputs together. */
   readonly sent: number
   /** Events sent to side outputs, by name. Missing if there are none. */
   readonly side_outputs?: Readonly<Record<string, number>>
   readonly discarded: number
+  /** Discarded events by reason. Missing if there are none. */
+  readonly discarded_for?: Readonly<Record<string, number>>
   readonly in_flight: number
   /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
-  readonly last_error?: string
+  readonly last_error?: string | undefined
   /** The share of time, from 0 to 1, in which the component was busy during the last seconds. */
   readonly utilization?: number | undefined
   /** Events and bytes per second, averaged over the last one to twenty seconds. Missing in the first second. */
@@ -150,22 +156,24 @@ export function readiness(reports: Reports, hasTexts: boolean) {
 /** A component that is busy for a smaller share of the time is not a bottleneck. */
 const LEAST_SHARE = 0.5
 
+type MetricsOf = Pick<Metrics, 'samples' | 'components' | 'problems'>
+
 /** `hasTexts`: as in `readiness`. `waitState`: the reason why events wait in a component; undefined if no event waits. */
-export function statusOf(
+export async function statusOf(
   reports: Reports,
-  samples: Samples,
+  metrics: MetricsOf,
   hasTexts: boolean,
   waitState: (component: string) => WaitState | undefined = () => undefined,
   wall = systemClock.wall(),
-): Status {
+): Promise<Status> {
   const { stopping, ...state } = readiness(reports, hasTexts)
-  const series = new Series(samples)
+  const samples = await metrics.samples()
   const about = reports.about?.()
   const components = reports.components?.() ?? []
   const rates = reports.rates?.all()
   const waits = reports.waits?.() ?? []
-  const seen = { ...state, wall, series, about, components, waits }
-  const bottleneck = bottleneckOf(series, blockedIn(state))
+  const counters = components.flatMap(({ id }) => metrics.components.get(id) ?? [])
+  const bottleneck = bottleneckOf(counters, blockedIn(state))
   const page = reports.page?.()
   const errors = new Map(
     [...state.destinations, ...state.sources, ...state.processors].map(one => [one.id, one.reason]),
@@ -179,19 +187,22 @@ export function statusOf(
     ...state,
     ...(stopping && { stopping }),
     ...about,
-    problems: problemsOf(seen),
-    notices: noticesOf(seen),
+    ...problemsOf({ ...state, wall, metrics, about, components, waits }),
     ...(reports.totals && { books: booksOf(reports.totals()) }),
     ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
     waiting_for: waits,
-    waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
-      const id = labels.component_id!
-      const wait = value > 0 ? waitState(id) : undefined
+    waiting: counters.flatMap(({ id, waiting }) => {
+      const events = waiting()
+      const wait = events > 0 ? waitState(id) : undefined
       // The events may have left by now.
-      return wait ? [{ id, events: value, ...wait }] : []
+      return wait ? [{ id, events, ...wait }] : []
     }),
-    components: components.map(one => componentStatus(one, series, rates, errors.get(one.id))),
+    components: components.map(one => ({
+      ...componentStatus(one, metrics.components.get(one.id)),
+      last_error: errors.get(one.id),
+      per_second: rates?.get(one.id),
+    })),
     series: samples,
   }
 }
@@ -205,41 +216,33 @@ function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' |
   return new Set([...waiting, ...processors].map(({ id }) => id))
 }
 
-function bottleneckOf(series: Series, blocked: ReadonlySet<string>): Status['bottleneck'] {
-  const [busiest] = series
-    .all('sluice_component_utilization')
-    .map(({ labels, value }) => ({ id: labels.component_id!, share: value }))
+function bottleneckOf(all: readonly ComponentCounters[], blocked: ReadonlySet<string>): Status['bottleneck'] {
+  const [busiest] = all
+    .map(one => ({ id: one.id, share: utilizationOf(one) ?? 0 }))
     .filter(({ id, share }) => share >= LEAST_SHARE && !blocked.has(id))
     .sort((a, b) => b.share - a.share)
   return busiest
 }
 
-function componentStatus(
-  { id, kind, type, inputs = [] }: Named,
-  series: Series,
-  rates: ReturnType<Rates['all']> | undefined,
-  error: string | undefined,
-): ComponentStatus {
-  // A reload may have removed a component with this id but another kind or type.
-  const labels = { component_id: id, component_kind: kind, component_type: type }
-  const sum = (name: string) => series.sum(`sluice_component_${name}`, labels)
-  const sides = series.all('sluice_component_sent_events_total', labels).flatMap(({ labels, value }) => {
-    return labels.output === undefined ? [] : [[labels.output, value] as const]
-  })
-  const errors = series.all('sluice_component_errors_total', labels).map(({ labels, value }) => [labels.kind!, value])
+function componentStatus({ id, kind, type, inputs = [] }: Named, counters: ComponentCounters | undefined) {
+  const { discards, aside, failures } = counters ?? {}
+  const events = (amounts: ReadonlyMap<string, Amount> = new Map()) =>
+    Object.fromEntries([...amounts].map(([name, { events }]) => [name, events]))
+  const total = (all: Readonly<Record<string, number>>) => Object.values(all).reduce((sum, one) => sum + one, 0)
+  const [side_outputs, discarded_for] = [events(aside), events(discards)]
   return {
     id,
     kind,
     type,
     inputs,
-    received: sum('received_events_total'),
-    sent: sum('sent_events_total'),
-    ...(sides.length > 0 && { side_outputs: Object.fromEntries(sides) }),
-    discarded: sum('discarded_events_total'),
-    in_flight: sum('in_flight_events'),
-    ...(errors.length > 0 && { errors: Object.fromEntries(errors) }),
-    ...(error !== undefined && { last_error: error }),
-    utilization: series.all('sluice_component_utilization', { component_id: id })[0]?.value,
-    per_second: rates?.get(id),
+    received: counters?.received.events ?? 0,
+    received_bytes: counters?.received.bytes ?? 0,
+    sent: (counters?.passed.events ?? 0) + total(side_outputs),
+    ...(aside?.size && { side_outputs }),
+    discarded: total(discarded_for),
+    ...(discards?.size && { discarded_for }),
+    in_flight: counters?.inFlight().events ?? 0,
+    ...(failures?.size && { errors: Object.fromEntries(failures) }),
+    utilization: counters && utilizationOf(counters),
   }
 }

@@ -1,5 +1,6 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import { systemClock } from '../../lib/time.js'
+import type { ComponentCounters } from './counters.js'
 
 /** Minimum time over which the share is computed. */
 const WINDOW_MS = 10_000
@@ -42,7 +43,12 @@ export class Busy {
   }
 }
 
+const NAME = 'sluice_component_utilization'
+
+/** The share of the last 10 to 20 seconds in which a running component could not take more work. */
+export const utilizationOf = (counters: ComponentCounters) => counters.sum(NAME)
+
 export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Busy): void {
   const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'
-  metrics.gauge('sluice_component_utilization', help, () => busy.share)
+  metrics.gauge(NAME, help, () => busy.share)
 }

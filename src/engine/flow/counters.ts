@@ -1,4 +1,5 @@
 import type { ComponentMetrics, Exemplar, Kind, Observer } from '../../core/component.js'
+import { type Fact, type FactSample, samplesOf } from '../../core/fact.js'
 import { settledWithin } from '../../lib/time.js'
 
 export interface Amount {
@@ -95,7 +96,7 @@ export interface Counter {
   exemplar?: Exemplar
 }
 
-export interface Series {
+export interface Series extends Pick<Fact, 'problem'> {
   readonly type: 'counter' | 'gauge'
   readonly help: string
   /** Only for counters that may be removed: labels of the rest counter, to which the removed counts are added. */
@@ -133,6 +134,8 @@ export class ComponentCounters implements ComponentMetrics {
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
   readonly emittedEvents: Amount = { events: 0, bytes: 0 }
   readonly discards = new Map<string, Amount>()
+  /** Advice by discard reason, if events with the reason are lost. */
+  readonly losses = new Map<string, string>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
   /** Events that a replaced component gave back. They will arrive again. */
@@ -165,7 +168,7 @@ export class ComponentCounters implements ComponentMetrics {
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   /** How many of the held events wait for a decision. */
   waiting: () => number = () => 0
-  readonly #counters = new Map<string, Counter>()
+  readonly #counters = new Map<string, { readonly counter: Counter; readonly series: Series }>()
   readonly #room: SeriesRoom
   /** Number of series reserved for this component. */
   #taken = 0
@@ -235,28 +238,38 @@ export class ComponentCounters implements ComponentMetrics {
     add(amountOf(this.discards, reason), events, bytes)
   }
 
+  describeLoss(reason: string, todo: string): void {
+    this.losses.set(reason, todo)
+  }
+
   failed(kind: string): void {
     this.failures.set(kind, (this.failures.get(kind) ?? 0) + 1)
   }
 
-  counter(name: string, help: string, labels: Record<string, string> = {}): Counter {
+  counter(name: string, help: string, labels: Record<string, string> = {}, problem?: Fact['problem']): Counter {
     const key = `${name} ${JSON.stringify(labels)}`
-    let counter = this.#counters.get(key)
-    if (!counter) {
-      const added: Counter = { labels, value: 0 }
-      counter = added
-      this.#counters.set(key, added)
-      this.#add(name, { type: 'counter', help, read: () => [added] })
+    let known = this.#counters.get(key)
+    if (!known) {
+      const counter: Counter = { labels, value: 0 }
+      known = { counter, series: { type: 'counter', help, read: () => [counter] } }
+      this.#counters.set(key, known)
+      this.#add(name, known.series)
     }
-    return counter
+    // The problem of a successor replaces that of its predecessor.
+    if (problem) Object.assign(known.series, { problem })
+    return known.counter
+  }
+
+  fact({ name, help, problem, ...fact }: Fact): void {
+    this.#add(name, { type: 'gauge', help, read: () => samplesOf(fact), problem })
   }
 
   gauge(name: string, help: string, read: () => number, labels: Record<string, string> = {}): void {
-    this.#add(name, { type: 'gauge', help, read: () => [{ labels, value: read() }] })
+    this.fact({ name, help, read, labels })
   }
 
-  gauges(name: string, help: string, read: Series['read']): void {
-    this.#add(name, { type: 'gauge', help, read })
+  gauges(name: string, help: string, read: () => Iterable<FactSample>): void {
+    this.fact({ name, help, read })
   }
 
   counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
@@ -269,6 +282,16 @@ export class ComponentCounters implements ComponentMetrics {
     const all = this.series.get(name)
     if (all) all.push(series)
     else this.series.set(name, [series])
+  }
+
+  /** The sum of a metric's series with these labels; undefined if none of them has a finite value. */
+  sum(name: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
+    const wanted = Object.entries(labels)
+    let sum: number | undefined
+    for (const series of this.series.get(name) ?? [])
+      for (const { labels: own, value } of series.read())
+        if (Number.isFinite(value) && wanted.every(([label, text]) => own[label] === text)) sum = (sum ?? 0) + value
+    return sum
   }
 
   histogram(name: string, help: string, buckets: readonly number[]): Observer {

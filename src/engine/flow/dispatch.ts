@@ -31,7 +31,7 @@ const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
   ComponentMetrics,
-  'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter' | 'gauge'
+  'took' | 'sent' | 'discarded' | 'describeLoss' | 'consumed' | 'emitted' | 'failed' | 'counter' | 'fact' | 'gauge'
 >
 
 export interface DispatchContext {
@@ -83,6 +83,14 @@ export class Dispatch {
     this.#passOn = passOn
     this.#editor = new EventEditor(context.origin.wanted)
     this.#errorField = this.#editor.field(ERROR_FIELD, false)
+    context.metrics.describeLoss(
+      UNROUTED,
+      'They are lost: no component reads the output that they went to. `sluice validate` names it. If this is intended, let a blackhole read it.',
+    )
+    context.metrics.describeLoss(
+      PROCESSING_FAILED,
+      'They are lost: they could not be processed, and on_error is discard. The log says why.',
+    )
     this.#possible.fill(1, MAIN, 1 + names.length)
     this.#possible.fill(1, FIRST_REASON, FIRST_REASON + reasons.length)
     this.#possible[CONSUMED] = 1

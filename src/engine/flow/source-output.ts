@@ -9,6 +9,7 @@ import { SentOffsets } from '../../core/event/sent-offsets.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { type Clock, type Deferred, deferred, systemClock } from '../../lib/time.js'
+import { counted, short } from '../../lib/units.js'
 import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 import { SourceLag } from './source-lag.js'
@@ -350,7 +351,12 @@ export class SourceOutput implements Output {
 /** A counter of the lines that `codec` cannot decode; undefined if `codec` can decode every line. */
 export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
   const { name, form, undecodedHelp } = codec.definition
-  return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
+  if (form === 'message') return undefined
+  return metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp, {}, (lines, { id, received }) => {
+    const what = `${id}: ${short(lines)} of its ${counted(received, 'line')} could not be read as ${name}`
+    const todo = 'They are kept as text: keys and conditions find only their field .message. Correct the option decode.'
+    return lines > 0 && lines * 2 >= received && { gravity: 'undecoded', what, todo }
+  })
 }
 
 /** The batch's columns. Copies only the flags, since a batch never changes its starts and ends. */

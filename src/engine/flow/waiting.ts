@@ -1,6 +1,7 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { measureWork, type TimerClock } from '../../lib/time.js'
+import { counted } from '../../lib/units.js'
 import { type Amount, add, sum } from './counters.js'
 import { atOneTime } from './steady-clock.js'
 import type { Waiting, Work } from './work.js'
@@ -48,7 +49,7 @@ interface Line {
 
 export interface WaitingStage {
   readonly clock: TimerClock
-  readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
+  readonly metrics: Pick<ComponentMetrics, 'took' | 'fact' | 'gauge'>
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When this changes, `advance` is called. */
   readonly mayAsk: () => boolean
@@ -85,8 +86,17 @@ export class WaitingEvents {
     const { metrics } = stage
     const waiting = 'Events that the component delays until there is room for them.'
     metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.events)
-    const full = 'Sources paused because too many of their events are waiting.'
-    metrics.gauge('sluice_component_waiting_full_sources', full, () => [...this.#lines.values()].filter(isFull).length)
+    metrics.fact({
+      name: 'sluice_component_waiting_full_sources',
+      help: 'Sources paused because too many of their events are waiting.',
+      read: () => [...this.#lines.values()].filter(isFull).length,
+      problem: (sources, { id }) =>
+        sources > 0 && {
+          gravity: 'limits',
+          what: `${id} has paused ${counted(sources, 'source')}: too many of its events wait for room`,
+          todo: 'Events that the source reads next are delayed, also events of other buckets. If the source keeps sending more than the limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.',
+        },
+    })
   }
 
   get isEmpty(): boolean {

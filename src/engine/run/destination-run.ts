@@ -206,19 +206,20 @@ function reportLeftOut(
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 
-export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
+export function destinationState({ config, delivery, buffer }: DestinationRun, clock: Clock): DestinationState {
   const { state, reason, outage, oldestAt, limit, spooled } = delivery
   const now = clock.now()
   const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
   const failures = FAILING.includes(state) ? outage.failures : undefined
   const { past } = outage
   return {
-    id,
+    id: config.id,
     state,
     reason,
     ownReason: delivery.reasonIn(({ reason }) => labelWords(reason)),
     ...(limit && { requests: { in_flight: limit.inFlight, allowed: limit.allowed } }),
     ...(spooled && { spool: spooled }),
+    ...(buffer && { buffer: buffer.stored }),
     ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
     ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
     ...(past && {

@@ -236,9 +236,11 @@ export class Engine {
       return
     }
     const [base, origin] = [this.#context(config), this.#origin(config.id)]
+    const checkpoints = this.checkpoints.forSource(config.id)
+    base.metrics.fact(checkpoints.fact)
     const context: SourceContext = {
       ...base,
-      checkpoints: this.checkpoints.forSource(config.id),
+      checkpoints,
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
@@ -517,7 +519,7 @@ export class Engine {
 
   /** The current state of each destination. The daemon is ready when all are ready. */
   states(): DestinationState[] {
-    return [...this.#destinations].map(([id, { delivery }]) => destinationState(id, delivery, this.#runtime.clock))
+    return [...this.#destinations.values()].map(run => destinationState(run, this.#runtime.clock))
   }
 
   failures(): SourceFailure[] {

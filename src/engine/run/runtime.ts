@@ -48,7 +48,12 @@ export interface DestinationState {
     readonly bytes: number
     readonly open: number
     readonly closed: number
+    /** Size on disk, and its maximum. */
+    readonly used_bytes: number
+    readonly max_bytes: number
   }
+  /** Only with a disk buffer. */
+  readonly buffer?: { readonly events: number; readonly used_bytes: number; readonly max_bytes: number }
   /**
    * Only while attempts fail: when the failures began, how many there were, and the times of the last and next attempt,
    * as ISO 8601.

@@ -24,9 +24,9 @@ import { formatDuration } from '../../lib/units.js'
 import { packageVersion } from '../../lib/version.js'
 import { closeServer, urlOf } from '../../net/http/server/bounded-server.js'
 import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
-import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
+import { boundConnections, listening, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
 import type { TlsFileOptions } from '../../net/listen-options.js'
-import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
+import { expiryFact, TlsFilesError } from '../../net/tls.js'
 import { RequestCounts } from '../api/http/sender.js'
 import { SINGLE_NODE } from '../api/nodes.js'
 import { LIMITS, type OpenService, openService } from '../api/open-service.js'
@@ -258,8 +258,8 @@ function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): Serve
   let failed = 0
   const tls = new ServerTls(paths, { log, clock: systemClock, failed: () => failed++ })
   metrics.series('counter', REFUSED_TOTAL.name, REFUSED_TOTAL.help, () => tls.refusals.totals())
-  metrics.series('gauge', REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
-  metrics.series('gauge', EXPIRY_SERIES.name, EXPIRY_SERIES.help, () => expirySeries(tls.files.expiries))
+  metrics.fact(tls.refusals.fact)
+  metrics.fact(expiryFact(() => tls.files.expiries))
   const help = 'Renewed TLS files of the service that could not be used.'
   metrics.daemonTotal('sluice_api_tls_renewal_errors_total', help, () => failed)
   return tls

@@ -1,13 +1,17 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { Socket } from 'node:net'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { validate } from '../../../src/cli/check/validate.js'
+import type { FactSample } from '../../../src/core/fact.js'
 import { systemClock } from '../../../src/lib/time.js'
-import { expirySeries, TlsFiles } from '../../../src/net/tls.js'
+import { TlsRefusals } from '../../../src/net/listen.js'
+import { expiryFact, TlsFiles } from '../../../src/net/tls.js'
 import { inspectTls, type TlsPaths, tlsProblemText } from '../../../src/net/tls-check.js'
 import { type Certificates, makeCertificates } from '../../support/certificates.js'
+import { problemsIn } from '../../support/facts.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 
@@ -197,7 +201,7 @@ t.test('what expires is told some days before, and shown', async t => {
   const tls = new TlsFiles(paths, { log, clock, failed: () => failed++ })
   await tls.load()
   t.same(logs, [], 'two days are the life of this certificate')
-  const [ca, leaf] = expirySeries(tls.expiries)
+  const [ca, leaf] = expiryFact(() => tls.expiries).read() as readonly FactSample[]
   t.match(ca, { labels: { option: 'ca_file', file: short.path('ca.pem') } })
   t.ok(Math.abs(leaf!.value - (wall + 2 * DAY_MS) / 1000) < 600)
   wall += 1.8 * DAY_MS
@@ -244,4 +248,36 @@ t.test('what expires is told some days before, and shown', async t => {
   t.ok((await tls.renewed())?.cert?.equals(short.pem('leaf.pem')))
   t.match(logs.at(-1), { level: 30, msg: 'TLS files were renewed' })
   t.equal(await tls.renewed(), undefined)
+})
+
+t.test('certificates that expire, and clients that were refused, are problems', async t => {
+  const DAY_S = 86_400
+  const expiring = (days: number) =>
+    problemsIn('in', metrics => {
+      const dates = { option: 'cert_file' as const, file: '/a.pem', subject: 'a', validFrom: 0 }
+      metrics.fact(expiryFact(() => [{ ...dates, expiresAt: days * DAY_S * 1000 }]))
+    })
+  t.same(expiring(8), [])
+  t.match(expiring(3), [
+    {
+      what: 'in: the certificate in tls.cert_file (/a.pem) expires on 1970-01-04',
+      todo: /^Renew the certificate/,
+    },
+  ])
+  t.match(expiring(-1), [{ what: 'in: the certificate in tls.cert_file (/a.pem) expired on 1969-12-31' }])
+  const refused = (code: string, age: number) =>
+    problemsIn('in', metrics => {
+      let now = 0
+      const refusals = new TlsRefusals(pino({ level: 'silent' }), { now: () => now, wall: () => now })
+      for (let n = 0; n < 3; n++) refusals.add(Object.assign(new Error('no'), { code }), new Socket())
+      now = age * 1000
+      metrics.fact(refusals.fact)
+    })
+  const [problem, ...others] = refused('ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', 70)
+  t.match(problem, {
+    what: /^in refused 3 TLS connections \([a-z_]+\), the last one 1m 10s ago$/,
+    todo: /SLUICE_TLS_REFUSED/,
+  })
+  t.same(others, [])
+  t.same([...refused('ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', 4000), ...refused('ECONNRESET', 1)], [])
 })

@@ -1,5 +1,7 @@
 import type { SourceContext } from '../../../core/component.js'
+import type { GradedProblem, Seen } from '../../../core/fact.js'
 import { orUnknown } from '../../../lib/files/disk/disk.js'
+import { clockTime, counted, short } from '../../../lib/units.js'
 import type { Tailer } from '../reading/tailer.js'
 
 /** Bytes that were seen in a file and can no longer be read. */
@@ -15,6 +17,8 @@ export interface Loss {
 
 const MAX_SERIES = 50
 const OTHER = 'other'
+/** At most this many files are named in a problem: those that lost the most bytes. */
+const NAMED = 3
 
 export class Losses {
   readonly #context: SourceContext
@@ -27,6 +31,8 @@ export class Losses {
     this.#bytes = context.metrics.counter(
       'sluice_file_lost_bytes_total',
       'Bytes that were seen in a file, but not read before it was truncated or removed, and that no copy has.',
+      {},
+      (bytes, seen) => this.#reported(bytes, seen),
     )
     const byFile = (value: (lost: { bytes: number; at: number }) => number) =>
       Array.from(this.#files, ([file, lost]) => ({ labels: { file }, value: value(lost) }))
@@ -36,6 +42,23 @@ export class Losses {
     )
     context.metrics.gauges('sluice_file_lost_timestamp_seconds', `Unix time of the last loss, ${whose}.`, () =>
       byFile(({ at }) => at / 1000),
+    )
+  }
+
+  #reported(bytes: number, { id, wall }: Seen): GradedProblem | false {
+    const files = [...this.#files].sort(([, a], [, b]) => b.bytes - a.bytes)
+    const named = files.slice(0, NAMED).map(([file, { bytes, at }]) => {
+      return `${short(bytes)}B of ${file} (last at ${clockTime(new Date(at).toISOString(), wall)})`
+    })
+    const more = files.length - named.length
+    const detail = `${named.join(', ')}${more > 0 ? ` and ${counted(more, 'other file')}` : ''}.`
+    return (
+      bytes > 0 && {
+        gravity: 'unread',
+        what: `${id} has lost ${short(bytes)}B of its files since the daemon started`,
+        ...(named.length > 0 && { detail }),
+        todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+      }
     )
   }
 

@@ -1,6 +1,8 @@
 import type { Logger } from 'pino'
 import type { EventBatch } from '../../../core/event/batch.js'
+import type { Fact } from '../../../core/fact.js'
 import type { LogLimit } from '../../../lib/log-limit.js'
+import { counted, short } from '../../../lib/units.js'
 import type { EventKey } from '../../throttle/buckets/event-key.js'
 import { LateKeys } from '../../throttle/counts/late-keys.js'
 import type { Decider } from '../../throttle/decider.js'
@@ -24,13 +26,14 @@ function countInEventTime(
   const timing = decider.inEventTime!
   const { room } = timing
   const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
-  const untimed = (reason: string) =>
+  const untimed = (reason: string, problem?: Fact['problem']) =>
     metrics.counter(
       'sluice_throttle_untimed_events_total',
       'Events that were counted at their arrival time instead of their own time, by reason.',
       { reason },
+      problem,
     )
-  const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
+  const unreadable = untimed('unreadable')
   metrics.gauge(
     'sluice_throttle_kept_windows',
     'Windows in memory, not counting the newest window of each bucket.',
@@ -41,9 +44,25 @@ function countInEventTime(
     'Windows that were removed early because there was not enough room.',
   )
   const lateKeys = new LateKeys(key)
-  metrics.gauge('sluice_throttle_late_keys', 'Keys most of whose last events were late.', () => lateKeys.count)
+  metrics.fact({
+    name: 'sluice_throttle_late_keys',
+    help: 'Keys most of whose last events were late.',
+    read: () => lateKeys.count,
+    problem: (keys, { id }) =>
+      keys > 0 && {
+        gravity: 'limits',
+        what: `${id}: most events of ${counted(keys, 'key')} are late`,
+        todo: 'With on_late: pass, no limit holds for late events; with discard, they are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
+      },
+  })
+  const ahead = untimed('ahead', (events, { id, received }) => {
+    const what = `${id}: the times of ${short(events)} of its ${counted(received, 'event')} are ahead of the clock`
+    const todo =
+      'They count when they arrive. Correct the clock of the machine that writes them, or write times in UTC or with their offset. If they are right, raise allowed_lateness.'
+    return events > 0 && events * 2 >= received && { gravity: 'uncounted', what, todo }
+  })
   // If the limiter is inherited, the predecessor has already counted the rows forgotten so far.
-  let counted = room.forgotten
+  let before = room.forgotten
   let warned = false
   return batch => {
     const lateHere = decider.counts[LATE]! + decider.counts[TOO_LATE]!
@@ -53,8 +72,8 @@ function countInEventTime(
     if (repeated) log.warn({ code: 'SLUICE_EVENTS_LATE', bucket, ...repeated }, lateText(on_late))
     unreadable.value += timing.unreadable
     ahead.value += timing.ahead
-    forgotten.value += room.forgotten - counted
-    counted = room.forgotten
+    forgotten.value += room.forgotten - before
+    before = room.forgotten
     if (warned || !looksLikeSeconds(timing.progress.oldest)) return
     warned = true
     log.warn(

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Clock } from '../../../lib/time.js'
+import { clockTime } from '../../../lib/units.js'
 import type { Limit, Quota } from '../../throttle/limit.js'
 import type { Periods } from '../../throttle/windows/periods.js'
 import { periodsOf } from '../../throttle/windows/several.js'
@@ -37,8 +38,17 @@ export function reportQuotasAhead(
     const ends = limits().flatMap(limit => (limit.mode === 'quota' ? [periods(limit)] : []))
     return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
   }
-  const help = 'If the clock was set back, events count in the quota of a later period until this time; otherwise 0.'
-  metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
+  metrics.fact({
+    name: 'sluice_throttle_quota_ahead_timestamp_seconds',
+    help: 'If the clock was set back, events count in the quota of a later period until this time; otherwise 0.',
+    read: () => until() / 1000,
+    problem: (seconds, { id, wall }) =>
+      seconds > 0 && {
+        gravity: 'limits',
+        what: `${id}: its events count in the quota of a later period until ${clockTime(new Date(seconds * 1000).toISOString(), wall)}, because the clock was set back`,
+        todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
+      },
+  })
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return
     checked = wall.latestMs

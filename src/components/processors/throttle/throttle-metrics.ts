@@ -1,28 +1,54 @@
 import type { ComponentMetrics } from '../../../core/component.js'
+import { clockTime, counted } from '../../../lib/units.js'
 import type { LimitsFile } from './limits-file.js'
 import type { ThrottleConfig } from './options.js'
 
 export const DECISIONS = 'sluice_throttle_events_total'
 export const DECISIONS_HELP = 'Events by decision of the throttle.'
 
-export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'gauge'>
+export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'fact' | 'gauge'>
 
 /** The metrics of a throttle. In shadow mode, all of them have the label `mode`. */
 export function metricsIn(mode: ThrottleConfig['mode'], metrics: ComponentMetrics): ThrottleMetrics {
   if (mode === 'enforce') return metrics
   return {
-    counter: (name, help, labels) => metrics.counter(name, help, { ...labels, mode }),
+    counter: (name, help, labels, problem) => metrics.counter(name, help, { ...labels, mode }, problem),
     counters: (name, help, rest, read) => {
       const labelled = () => [...read()].map(({ labels, value }) => ({ labels: { ...labels, mode }, value }))
       metrics.counters(name, help, { ...rest, mode }, labelled)
     },
-    gauge: (name, help, read, labels) => metrics.gauge(name, help, read, { ...labels, mode }),
+    fact: fact => metrics.fact({ ...fact, labels: { mode } }),
+    gauge: (name, help, read) => metrics.gauge(name, help, read, { mode }),
   }
 }
 
 interface Buckets {
   readonly buckets: number
   readonly limiter: { readonly dropped: number }
+}
+
+/** Advice by discard reason. Events with another reason are discarded because of a limit. */
+const LOSSES: Readonly<Record<string, string>> = {
+  throttled_backlog:
+    'Its source was catching up, and their buckets were over the limit. To keep such events, raise the limit, or delay them with `on_backlog: pace`. If it is `pace` already, set a longer max_delay. If it is `credit`, without `scope: cluster`, raise max_credit if the source was behind for longer. At a first start, this time is unknown, and credit has no effect.',
+  max_keys:
+    'Their keys were new, and max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+  late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
+  no_backend: 'The server of the cluster limit did not reply, and on_backend_failure is discard.',
+}
+
+export function describeLosses(metrics: ComponentMetrics): void {
+  for (const [reason, todo] of Object.entries(LOSSES)) metrics.describeLoss(reason, todo)
+}
+
+/** Counts events that pass without a limit. It is a problem while all keys are in use. `isFull`: whether they are. */
+export function countFailOpen(metrics: ThrottleMetrics, isFull: () => boolean): { value: number } {
+  return metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'fail_open' }, (events, { id }) => {
+    const todo =
+      'The limit of max_keys is reached, and events of further keys pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.'
+    const what = `${id} has passed ${counted(events, 'event')} without a limit since the daemon started`
+    return events > 0 && isFull() && { gravity: 'uncounted', what, todo }
+  })
 }
 
 /** Shows the number of buckets. Returns a function that counts dropped buckets and must be called from time to time. */
@@ -45,7 +71,18 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
 export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void {
   const valid =
     '1 if the rules in use are the rules of limits_file; 0 if the file is broken and earlier rules are used.'
-  metrics.gauge('sluice_throttle_limits_file_valid', valid, () => (file.isValid ? 1 : 0))
+  metrics.fact({
+    name: 'sluice_throttle_limits_file_valid',
+    help: valid,
+    read: () => (file.isValid ? 1 : 0),
+    problem: (isValid, { id, wall }) =>
+      isValid === 0 && {
+        gravity: 'limits',
+        what: `${id}: its limits file cannot be used; the rules that were read last stay in use`,
+        detail: `They were read at ${clockTime(new Date(file.readAt).toISOString(), wall)}.`,
+        todo: 'Correct the file; the log names the line. The throttle reads a changed file by itself.',
+      },
+  })
   const read = 'When the rules in use were read, in seconds since the epoch.'
   metrics.gauge('sluice_throttle_limits_file_read_timestamp_seconds', read, () => file.readAt / 1000)
   metrics.gauge('sluice_throttle_limits_file_rules', 'Rules of limits_file in use.', () => file.rules.length)

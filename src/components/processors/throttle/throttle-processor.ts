@@ -33,7 +33,15 @@ import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
 import { reportQuotasAhead } from './quota-ahead.js'
 import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
-import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
+import {
+  countFailOpen,
+  DECISIONS,
+  DECISIONS_HELP,
+  describeLosses,
+  metricsIn,
+  showBuckets,
+  showLimitsFile,
+} from './throttle-metrics.js'
 import { type LateState, Pacing, waitingBuckets } from './waiting.js'
 
 /** State that a throttle passes to a successor with the same options. */
@@ -141,9 +149,24 @@ export class ThrottleProcessor implements KeyedProcessor {
     const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#passed = count('passed')
     this.#excluded = count('excluded')
-    this.#failOpen = count('fail_open')
+    // In shadow mode, nothing is limited. With a cluster limit, events also pass while its server does not reply.
+    const isLimiting = options.mode === 'enforce' && !this.#cluster
+    this.#failOpen = countFailOpen(metrics, () => isLimiting && decider.buckets >= compiled.maxKeys)
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
+    describeLosses(context.metrics)
+    if (file) showLimitsFile(metrics, file)
+    metrics.fact({
+      name: 'sluice_throttle_keyless_events',
+      help: 'Events without the key, as long as no event has had the key; they share one bucket. Otherwise 0.',
+      read: () => this.#missingKey.events,
+      problem: (events, { id }) =>
+        events > 0 && {
+          gravity: 'limits',
+          what: `${id}: not one of ${counted(events, 'event')} had the key, so all share one bucket and its limit`,
+          todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
+        },
+    })
     const { wall, inEventTime: timed } = this.#local ?? {}
     if (!timed && everWaits(options)) this.#waiting = new Pacing(options, decider, compiled, clock, inherited?.late)
     if (wall) {
@@ -151,9 +174,6 @@ export class ThrottleProcessor implements KeyedProcessor {
       this.#reportQuotas = reportQuotasAhead(wall, all, clock, metrics, context.log)
     }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
-    const keyless = 'Events without the key, as long as no event has had the key; they share one bucket. Otherwise 0.'
-    metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
-    if (file) showLimitsFile(metrics, file)
     const tools = { log: context.log, reports: this.#reports, key: this.#key }
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, tools)
   }

@@ -204,9 +204,9 @@ export class Delivery extends BatchQueue {
     return uploads && (fails(uploads) || !fails(own)) ? uploads : own
   }
 
-  get spooled(): (Amount & Spool['objects']) | undefined {
-    const { held, objects } = this.#destination.spool ?? {}
-    return held && objects && { ...held, ...objects }
+  get spooled(): (Amount & Spool['objects'] & { used_bytes: number; max_bytes: number }) | undefined {
+    const { spool } = this.#destination
+    return spool && { ...spool.held, ...spool.objects, used_bytes: spool.bytes, max_bytes: spool.maxBytes }
   }
 
   get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {

@@ -1,4 +1,6 @@
 import type { Logger } from 'pino'
+import { CHECK_DISK } from '../../../core/fact.js'
+import { almostFull } from '../almost-full.js'
 import type { Recovered } from './ledger.js'
 // Loads all codecs, since records may name a codec that the configuration no longer uses.
 import '../../../core/codecs/list.js'
@@ -124,10 +126,24 @@ export class DiskBuffer extends BatchQueue {
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
     counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#undelivered())
-    counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#records.segments.bytes)
+    counters.fact({
+      name: 'sluice_buffer_bytes',
+      help: 'Size of the buffer on disk, in bytes.',
+      read: () => this.#records.segments.bytes,
+      problem: almostFull('buffer', maxBytes),
+    })
     counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
-    const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
-    counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
+    counters.fact({
+      name: 'sluice_buffer_progress_unsaved',
+      help: '1 if the last attempt to save the progress of the buffer failed.',
+      read: () => (this.#settlement.isSaved ? 0 : 1),
+      problem: (isUnsaved, { id }) =>
+        isUnsaved > 0 && {
+          gravity: 'repeated',
+          what: `${id}: its buffer cannot save which events were delivered`,
+          todo: `After a restart, the receiver would get these events again. ${CHECK_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`,
+        },
+    })
     context.disk?.count(
       folder.path,
       () => this.#bytes,
@@ -135,6 +151,11 @@ export class DiskBuffer extends BatchQueue {
     )
     // If all events of some files are already settled, this call removes these files.
     if (this.#records.segments.first) this.#settlement.changed()
+  }
+
+  get stored() {
+    const { segments } = this.#records
+    return { events: this.#undelivered(), used_bytes: segments.bytes, max_bytes: this.#context.maxBytes }
   }
 
   /** Starts passing on events. */

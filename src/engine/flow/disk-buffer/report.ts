@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
+import { CHECK_DISK } from '../../../core/fact.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
@@ -11,7 +12,10 @@ import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
 
-export type BufferMetrics = Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram' | 'discarded' | 'failed'>
+export type BufferMetrics = Pick<
+  ComponentMetrics,
+  'counter' | 'fact' | 'gauge' | 'histogram' | 'describeLoss' | 'discarded' | 'failed'
+>
 
 /** Reports what happens in a buffer, in its metrics and, without repetition, in the log. */
 export class BufferReport {
@@ -38,8 +42,22 @@ export class BufferReport {
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
     const text = 'Time to write and sync a group of records.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
-    const fails = '1 if the buffer cannot be written now. The sources wait until it can be written.'
-    metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails || this.#isReserved ? 1 : 0))
+    metrics.fact({
+      name: 'sluice_buffer_unwritable',
+      help: '1 if the buffer cannot be written now. The sources wait until it can be written.',
+      read: () => (this.#fails || this.#isReserved ? 1 : 0),
+      problem: (isUnwritable, { id }) =>
+        isUnwritable > 0 && {
+          gravity: 'blocked',
+          what: `${id}: its buffer cannot be written`,
+          todo: `No events are lost: its sources wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`,
+        },
+    })
+    metrics.describeLoss(
+      'buffer_full',
+      'They are lost, because when_full is drop_newest. With block the sources would wait.',
+    )
+    metrics.describeLoss('buffer_corrupt', 'They are lost: the files of the buffer were damaged. The log names them.')
   }
 
   found({ tornBytes }: Recovered, { events, bytes }: Amount): void {

@@ -17,6 +17,7 @@ export class SpoolReport {
     this.#path = path
     this.#limit = new LogLimit(context.clock)
     const help = 'Objects that the receiver has accepted.'
+    context.metrics.describeLoss('spool_corrupt', 'They are lost: files of the spool were damaged. The log names them.')
     this.#uploads = context.metrics.counter('sluice_spool_uploaded_objects_total', help)
   }
 

@@ -185,6 +185,10 @@ export class ObjectSpool implements Spool {
   }
 
   /** Size of all files, in whole blocks. */
+  get maxBytes(): number {
+    return this.#options.maxBytes
+  }
+
   get bytes(): number {
     let bytes = this.#writing
     for (const file of this.#all()) bytes += sizeOf(file)

@@ -4,6 +4,7 @@ import { type Encoding, encodeAlone } from '../../../core/codecs/encode.js'
 import type { Destination, DestinationContext, HandoverState, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { almostFull } from '../almost-full.js'
 import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
 import { encodeIds } from './ids.js'
@@ -95,7 +96,12 @@ export class SpooledDestination implements Destination {
     this.#store = store
     this.#context = context
     metrics.gauge('sluice_spool_events', 'Events in the spool.', () => spool.held.events)
-    metrics.gauge('sluice_spool_bytes', 'Size of the spool on disk, in bytes.', () => spool.bytes)
+    metrics.fact({
+      name: 'sluice_spool_bytes',
+      help: 'Size of the spool on disk, in bytes.',
+      read: () => spool.bytes,
+      problem: almostFull('spool', format.spool.max_bytes),
+    })
     metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)
     const repeated = 'Events that were read again after a kill although an object already contained them.'
     this.#repeated = metrics.counter('sluice_spool_repeated_events_total', repeated)

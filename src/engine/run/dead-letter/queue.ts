@@ -5,11 +5,12 @@ import { DeliveryError } from '../../../core/errors.js'
 import { Ack } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
+import { CHECK_DISK } from '../../../core/fact.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import type { Clock } from '../../../lib/time.js'
 import { inTurn } from '../../../lib/turns.js'
-import { formatSize } from '../../../lib/units.js'
+import { counted, formatSize, lasting } from '../../../lib/units.js'
 import type { ComponentCounters } from '../../flow/counters.js'
 import type { DeadLetters } from '../../flow/dead-letters.js'
 import type { DiskAllowance } from '../../flow/disk-allowance.js'
@@ -17,6 +18,7 @@ import type { FanOut } from '../../flow/fan-out.js'
 import { lineBatch } from '../../flow/made-batch.js'
 import { pathOf } from '../state/inventory.js'
 import { encodeLetters } from './record.js'
+import { resendCommand } from './resend-command.js'
 import { DeadLetterStock } from './stock.js'
 
 /**
@@ -48,12 +50,39 @@ export function openDeadLetters(id: string, dataDir: string, environment: DeadLe
   const stock = new DeadLetterStock(file.path)
   metrics.beforeScrape = () => stock.refresh()
   const series = (value: number | undefined) => (value === undefined ? [] : [{ labels: {}, value }])
-  metrics.gauges('sluice_dead_letters', 'Events in the dead-letter queue in data_dir now.', () => series(stock.events))
+  metrics.fact({
+    name: 'sluice_dead_letters_unwritable',
+    help: '1 if the last write to the dead-letter queue failed. Its events wait until a write succeeds.',
+    read: () => (file.isUnwritable ? 1 : 0),
+    problem: isUnwritable =>
+      isUnwritable > 0 && {
+        gravity: 'rejected',
+        what: `${id}: its dead-letter queue cannot be written`,
+        todo: `No events are lost: they wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`,
+      },
+  })
+  const age = () => stock.oldest && Math.max(0, clock.wall() - stock.oldest) / 1000
+  metrics.fact({
+    name: 'sluice_dead_letters',
+    help: 'Events in the dead-letter queue in data_dir now.',
+    read: () => series(stock.events),
+    problem: (events, { kind, about }) => {
+      const [command, oldest] = [resendCommand(id, about), age()]
+      const since = oldest ? `, the oldest for ${lasting(oldest)}` : ''
+      const cause = kind === 'processor' ? 'They could not be processed' : 'The destination rejected them'
+      return (
+        events > 0 && {
+          gravity: 'rejected',
+          what: `${id}: ${counted(events, 'event')} in the dead-letter queue${since}`,
+          todo: `${cause}. The first command lists the reasons. When the cause is corrected, the second command sends them again.`,
+          commands: [`${command} --dry-run`, command],
+        }
+      )
+    },
+  })
   metrics.gauges('sluice_dead_letters_age_seconds', 'Age of the oldest event in the dead-letter queue.', () =>
-    series(stock.oldest && Math.max(0, clock.wall() - stock.oldest) / 1000),
+    series(age()),
   )
-  const help = '1 if the last write to the dead-letter queue failed. Its events wait until a write succeeds.'
-  metrics.gauge('sluice_dead_letters_unwritable', help, () => (file.isUnwritable ? 1 : 0))
   return file
 }
 

@@ -1,13 +1,14 @@
 import type { Logger } from 'pino'
 import type { Gauge, Metric, Registry, RegistryContentType } from 'prom-client'
 import type { Exemplar } from '../../../core/component.js'
+import { type Fact, type GradedProblem, type Seen, samplesOf } from '../../../core/fact.js'
 import { nextTurn } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
 import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
 
 type Labels = Readonly<Record<string, string>>
 
-interface About {
+interface About extends Pick<Fact, 'problem'> {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
   /** Only for families that do not belong to components: reads all samples. */
@@ -220,8 +221,13 @@ export class Metrics extends ComponentSet {
     return this.#process
   }
 
+  /** Registers a gauge of the daemon that may also report a problem. */
+  fact({ name, help, problem, ...fact }: Fact): void {
+    this.#known.set(name, { type: 'gauge', help, read: () => samplesOf(fact), problem })
+  }
+
   daemonGauge(name: string, help: string, read: () => number): void {
-    this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
+    this.fact({ name, help, read })
   }
 
   /** Registers a counter of the daemon. Its value is kept elsewhere, and `read` returns it. */
@@ -295,6 +301,35 @@ export class Metrics extends ComponentSet {
       const own = samples.filter(({ labels }) => labels.component_id === component)
       return own.map(sample => ({ name, help: family.help, ...sample }))
     })
+  }
+
+  /** The problems that facts report, in the order of the facts. Call it after `samples`, which refreshes values. */
+  problems(wall: number, about?: Seen['about']): GradedProblem[] {
+    const found = new Map<string, GradedProblem[]>()
+    const ask = (name: string, { problem, read }: Pick<About, 'problem' | 'read'>, c?: ComponentCounters) => {
+      if (!problem) return
+      const seen = { id: c?.id ?? '', kind: c?.kind ?? '', received: c?.received.events ?? 0, wall, about }
+      const component = c && { component: c.id }
+      const all = found.get(name) ?? []
+      found.set(name, all)
+      for (const { labels, value } of read?.() ?? []) {
+        const one = problem(value, { ...seen, labels })
+        if (one) all.push({ ...component, ...one })
+      }
+    }
+    for (const [name, about] of this.#known) ask(name, about)
+    for (const c of this.components.values())
+      for (const [name, all] of c.series) for (const series of all) ask(name, series, c)
+    return [...found.values()].flat().concat(this.#unbalanced())
+  }
+
+  #unbalanced(): GradedProblem[] {
+    return [...this.#imbalances.keys()].map(({ id }) => ({
+      gravity: 'bug',
+      component: id,
+      what: `${id}: event counts do not add up`,
+      todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
+    }))
   }
 
   async #ofComponents(format: ScrapeFormat): Promise<Iterable<Family>> {

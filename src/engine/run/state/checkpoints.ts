@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import type { Checkpoints } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
+import { CHECK_DISK, type Fact } from '../../../core/fact.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
@@ -58,7 +59,7 @@ export class CheckpointStore {
     this.#shared = { log, clock, intervalMs, counts: this.counts }
   }
 
-  forSource(id: string): Checkpoints {
+  forSource(id: string): SourceCheckpoints {
     let checkpoints = this.#open.get(id)
     if (!checkpoints) {
       checkpoints = new SourceCheckpoints(this.#folder, id, this.#shared)
@@ -149,6 +150,8 @@ function readFile(path: string): Loaded {
   return { state: 'damaged' }
 }
 
+const OLD_S = 60
+
 interface Shared {
   readonly log: Logger
   readonly clock: TimerClock
@@ -215,6 +218,28 @@ class SourceCheckpoints implements Checkpoints {
   get unsaved(): UnsavedPositions | undefined {
     if (this.#failure === undefined) return undefined
     return { source: this.#id, file: this.file, error: this.#failure, savedAt: this.#savedAt || undefined }
+  }
+
+  /** Whether positions cannot be saved. Saving is stuck if they must be saved, but were not for OLD_S seconds. */
+  get fact(): Fact {
+    const created = this.#shared.clock.wall()
+    return {
+      name: 'sluice_checkpoint_unsaved',
+      help: 'Whether the last attempt to save the positions of a source failed.',
+      read: () => (this.#failure === undefined ? 0 : 1),
+      problem: (failed, { id, wall }) => {
+        const age = this.#snapshot ? (wall - (this.savedAt || created)) / 1000 : 0
+        const since = `have not been saved for ${Math.round(age)} s`
+        return (
+          (failed > 0 || age > OLD_S) && {
+            gravity: 'repeated',
+            what: failed ? `${id}: its positions cannot be saved` : `${id}: its positions ${since}`,
+            ...(failed && age >= 1 && { detail: `They ${since}.` }),
+            todo: `After a restart, events sent since then would be sent again. ${CHECK_DISK} (SLUICE_CHECKPOINT_NOT_SAVED).`,
+          }
+        )
+      },
+    }
   }
 
   get savedAt(): number {

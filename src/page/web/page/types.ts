@@ -3,7 +3,7 @@ import type { PageData } from '../../server/data.js'
 import type { Seconds } from '../../server/second.js'
 import type { PageWatch } from '../../server/watch/watch.js'
 
-export type { Problem } from '../../../daemon/status/problems.js'
+export type { ReportedProblem as Problem } from '../../../core/fact.js'
 export type { Books, ComponentStatus as Component } from '../../../daemon/status/status.js'
 /** Responses of the daemon. The page takes only their types from it, so that the two always agree. */
 export type { ComponentPage as Detail } from '../../server/component.js'

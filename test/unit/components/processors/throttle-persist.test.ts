@@ -11,6 +11,7 @@ import { ClockTiming, Limiter } from '../../../../src/components/throttle/limite
 import { HEAD_BYTES, sealBlock } from '../../../../src/components/throttle/persist/blocks.js'
 import { BucketsReader } from '../../../../src/components/throttle/persist/saved-buckets.js'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
+import { problemsFrom } from '../../../support/facts.js'
 import { testFolder } from '../../../support/folder.js'
 import { rounds } from '../../../support/long-test.js'
 import { advanceUntil, type ManualTime } from '../../../support/manual-time.js'
@@ -254,6 +255,7 @@ t.test('while nothing can be written, events are decided on; then all is saved',
   t.equal(await passed('b', 2), 2)
   await time.advance(100_000)
   t.match(logged, [{ level: 50, code: 'SLUICE_BUCKETS_NOT_SAVED', folder: dir, error: /no disk space/ }])
+  t.match(problemsFrom(counters), [{ what: /: its buckets cannot be saved$/, todo: /data_dir full/ }])
   t.equal(logged.length, 1, 'once, however often it is tried')
   t.ok(counters.failures.get('state_not_saved')! > 0)
   hasRoom = true

@@ -9,6 +9,7 @@ import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
 import { after } from '../../../../src/lib/time.js'
 import { batchOf, collectLines, linesOf } from '../../../support/batches.js'
+import { problemsFrom } from '../../../support/facts.js'
 import { settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
@@ -232,7 +233,8 @@ t.test('keys are counted while somebody looks, by each who does', async t => {
 
 t.test('a quota that counts in a later period, since the clock was set back, is reported', async t => {
   const quota = { limit: 1, per: 'day', time_zone: 'UTC' }
-  const { through, time, logs, series } = await throttleOf({ limit: undefined, window: undefined, quota })
+  const it = await throttleOf({ limit: undefined, window: undefined, quota })
+  const { through, time, logs, series } = it
   const right = time.epoch
   const day = 86_400_000
   const ahead = () => series('sluice_throttle_quota_ahead_timestamp_seconds')['']
@@ -244,6 +246,12 @@ t.test('a quota that counts in a later period, since the clock was set back, is 
   for (const _ of [1, 2]) t.equal((await through(app('a'))).length, 0, 'nothing is given twice')
   const end = (Math.floor(right / day) + 11) * day
   t.equal(ahead(), end / 1000)
+  t.match(problemsFrom(it.counters), [
+    {
+      what: /: its events count in the quota of a later period until .*\d\d:\d\d:\d\d, because the clock was set back$/,
+      todo: /systemctl restart sluice/,
+    },
+  ])
   const warned = logs.filter(({ fields }) => fields.code === 'SLUICE_QUOTA_AHEAD')
   t.match(warned, [{ fields: { until: new Date(end).toISOString() }, text: /systemctl restart sluice$/ }])
   t.equal(warned.length, 1)
@@ -262,6 +270,9 @@ t.test('a key that no event has, and keys beyond max_keys, are told once', async
   t.same(codes(without.logs), ['SLUICE_KEY_MISSING'])
   t.match(without.logs[0], { text: /^not one of the first 2 events has the key \.ap: / })
   t.match(without.series('sluice_throttle_keyless_events'), { '': 3 })
+  t.match(problemsFrom(without.counters), [
+    { what: /: not one of 3 events had the key, so all share one bucket and its limit$/, todo: /^Correct key_field/ },
+  ])
   await without.through({ ap: 'a' })
   t.match(without.series('sluice_throttle_keyless_events'), { '': 0 })
 

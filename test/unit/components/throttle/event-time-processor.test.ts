@@ -7,6 +7,7 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { createThrottle } from '../../../../src/index.js'
 import { after } from '../../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
+import { problemsFrom } from '../../../support/facts.js'
 import { settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
@@ -140,7 +141,7 @@ t.test('forgotten windows are counted on where another throttle takes its place'
 })
 
 t.test('a key is late while most of its last events are, not if a few are', async t => {
-  const { through, series, logged } = await throttleOf({ key_field: '.k', allowed_lateness: '1s' })
+  const { through, series, logged, counters } = await throttleOf({ key_field: '.k', allowed_lateness: '1s' })
   const events = (k: string, t: number, length: number) => Array.from({ length }, () => ({ k, t: NOW + t }))
   const late = () => series('sluice_throttle_late_keys')['']
   await through(...events('a', -1000, 5), ...events('b', -1000, 5))
@@ -148,6 +149,7 @@ t.test('a key is late while most of its last events are, not if a few are', asyn
   t.equal(late(), 0)
   await through(...events('a', -1000, 1), ...events('a', -99_000, 2))
   t.equal(late(), 1, 'one that is in time changes little')
+  t.match(problemsFrom(counters), [{ what: /: most events of 1 key are late$/, todo: /^With on_late: pass/ }])
   t.equal(logged.length, 1)
   t.match(logged[0], /"code":"SLUICE_EVENTS_LATE","bucket":"a"/)
   await through(...events('a', -90_000, 30_000), ...events('b', 0, 5))

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import t from 'tap'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
 import { oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
@@ -25,6 +26,7 @@ import {
   wrapIndented,
 } from '../../../../src/daemon/process/wrap.js'
 import { problemsOf } from '../../../../src/daemon/status/problems.js'
+import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { printable } from '../../../../src/lib/printable.js'
 import { clockTime, short } from '../../../../src/lib/units.js'
 import { seriesIn } from '../../../support/series.js'
@@ -136,7 +138,8 @@ t.test(
     const series = [...files, 'sluice_files_watched{component_id="in"} 7'].join('\n')
     const since = new Date(usual.wall - 60_000).toISOString()
     const seen = { ...usual, destinations: failing as unknown as DaemonView['destinations'], series: seriesIn(series) }
-    const shown = { ...seen, problems: problemsOf(seen), reloading_since: since }
+    const { problems } = problemsOf({ ...seen, sources: [], processors: [], metrics: new Metrics(pino()) })
+    const shown = { ...seen, problems, reloading_since: since }
     const lines = statusLines(shown, { width: 80, height: 24, color: false })
     t.same(
       lines.filter(line => line.length > 80),

@@ -38,7 +38,7 @@ async function page(t: Tap, render?: () => Promise<Buffer>, limits?: AdminLimits
   const server = await serveAdmin(
     { host: '127.0.0.1', port: 0 },
     {
-      metrics: { render: render ?? (format => metrics.render(format)), samples: () => metrics.samples() },
+      metrics: Object.assign(metrics, render && { render }),
       destinations: () => [],
       connections,
     },

@@ -10,15 +10,16 @@ import { reportInput } from '../../../../src/daemon/client/inputs.js'
 import { ManagedPipeline } from '../../../../src/daemon/fleet/managed-pipeline.js'
 import { RevisionCache } from '../../../../src/daemon/fleet/revision-cache.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../../src/daemon/fleet/service-link.js'
-import { problemsOf } from '../../../../src/daemon/status/problems.js'
-import { Series } from '../../../../src/daemon/status/series.js'
+import { managedMetrics } from '../../../../src/daemon/run/gauges.js'
 import type { Config } from '../../../../src/engine/config/load.js'
 import { ManagedConfig } from '../../../../src/engine/config/published/managed-config.js'
 import type { DestinationState } from '../../../../src/engine/run/engine.js'
+import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { EventsLeftBehind } from '../../../../src/engine/run/state/objections.js'
 import { NotNow, type ReplaceOptions } from '../../../../src/engine/run/supervisor.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import { fleetText } from '../../../../src/service/commands/fleet.js'
+import { reportedBy } from '../../../support/facts.js'
 import { testFolder } from '../../../support/folder.js'
 import { until } from '../../../support/until.js'
 
@@ -587,8 +588,6 @@ t.test('a revision that is tried is not reported as the one that runs', async t 
   t.equal(it.kept!.revision, 2)
 })
 
-const NOTHING_ELSE = { wall: 0, series: new Series({}), components: [], destinations: [], sources: [], processors: [] }
-
 t.test('what an operator of a managed daemon reads', async t => {
   const usual = {
     pipeline: 'p',
@@ -607,7 +606,11 @@ t.test('what an operator of a managed daemon reads', async t => {
   t.match(line({ published: 5 }), /revision 4 \(5 is published\);/)
   t.match(line({ revision: undefined, last_contact: undefined }), /no revision runs \(4 is published\); no contact yet/)
   t.equal(managedLine({ wall: 0 }), undefined, 'another daemon')
-  const problems = (more: object) => problemsOf({ ...NOTHING_ELSE, managed: { ...usual, ...more } })
+  const problems = (more: object) => {
+    const metrics = new Metrics(pino({ level: 'silent' }))
+    managedMetrics(metrics, () => ({ ...usual, ...more }))
+    return reportedBy(metrics)
+  }
   t.same(problems({}), [])
   t.same(problems({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
   t.match(problems({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [

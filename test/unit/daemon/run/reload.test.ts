@@ -28,7 +28,12 @@ const connections = { closed() {}, refused() {} }
 const serversHere = () =>
   new Servers(
     {
-      metrics: { render: async () => Buffer.from('here'), samples: async () => ({}) },
+      metrics: {
+        render: async () => Buffer.from('here'),
+        samples: async () => ({}),
+        components: new Map(),
+        problems: () => [],
+      },
       destinations: () => [],
       connections,
     },

@@ -16,8 +16,8 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   into.gauge('sluice_component_utilization', 'Share.', () => 0.2)
   lim.gauge('sluice_component_utilization', 'Share.', () => 0.75)
   out.gauge('sluice_component_utilization', 'Share.', () => 1)
-  lim.gauge('sluice_component_waiting_events', 'Waiting.', () => 4)
-  out.gauge('sluice_component_waiting_events', 'Waiting.', () => 1)
+  lim.waiting = () => 4
+  out.waiting = () => 1
   into.histogram('sluice_delivery_attempt_seconds', 'Time.', [1]).observe(2)
   const rates = new Rates(() => metrics.components.values(), time)
   const reason = '401 from POST http://127.0.0.1/'
@@ -29,8 +29,7 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
     rates,
   }
   const wait = { options: ['on_backlog: pace'], buckets: [] }
-  const look = async () =>
-    statusOf(reports, await metrics.samples(), true, id => (id === 'lim' ? wait : undefined), 1_700_000_000_000)
+  const look = async () => statusOf(reports, metrics, true, id => (id === 'lim' ? wait : undefined), 1_700_000_000_000)
 
   into.read(10, 1000, false)
   const first = await look()
@@ -83,7 +82,7 @@ t.test('after a reload, only the components that run are listed, each with its o
   const out = metrics.component('out', 'destination', 'file')
   out.arrived(2, 20)
   const reports = { components: () => [out], destinations: () => [] }
-  const { components } = statusOf(reports, await metrics.samples(), true)
+  const { components } = await statusOf(reports, metrics, true)
   t.match(components, [{ id: 'out', type: 'file', received: 2, in_flight: 2 }])
   t.equal(components.length, 1)
 })
@@ -101,7 +100,7 @@ t.test('without texts, reasons are in words of Sluice alone, in every part of th
     failures: () => [{ id: 'in', state: 'failing' as const, reason: quoted, ownReason: 'ECONNRESET' }],
     outages: () => [{ id: 'lim', reason: quoted, ...outage }],
   }
-  const open = statusOf(reports, {}, false)
+  const open = await statusOf(reports, new Metrics(log), false)
   t.notMatch(JSON.stringify(open), 'sesame')
   t.match(open, {
     problems: [
@@ -113,7 +112,7 @@ t.test('without texts, reasons are in words of Sluice alone, in every part of th
     components: [{ last_error: 'ECONNRESET' }, { last_error: 'status 400' }, { last_error: 'unknown error' }],
   })
   t.equal('reason' in open.destinations[1]! && open.destinations[1].reason, undefined)
-  const full = statusOf(reports, {}, true)
+  const full = await statusOf(reports, new Metrics(log), true)
   t.equal(JSON.stringify(full).split('sesame').length - 1, 10)
   t.notMatch(JSON.stringify(full), 'ownReason')
 })

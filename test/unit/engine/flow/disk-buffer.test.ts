@@ -18,6 +18,7 @@ import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { batchOf } from '../../../support/batches.js'
 import { BufferRun, numbersOf } from '../../../support/buffer-run.js'
+import { problemsFrom } from '../../../support/facts.js'
 import { testFolder } from '../../../support/folder.js'
 import { freeChunks } from '../../../support/free-chunks.js'
 import { collectGarbage } from '../../../support/heap.js'
@@ -459,6 +460,7 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   t.ok(run.balanced)
   t.ok(run.counters.failures.get('buffer_write')! > 5, 'tried again and again')
   t.equal(run.counter('sluice_buffer_unwritable'), 1)
+  t.match(problemsFrom(run.counters), [{ what: /: its buffer cannot be written$/, todo: /SLUICE_BUFFER_NOT_WRITTEN/ }])
   disk.fault = ({ kind }) => (kind === 'sync' ? { error: 'EIO' } : undefined)
   for (let i = 0; i < 9; i++) await run.pass(6000, 3)
   t.same(run.settled.delivered, [0])
@@ -701,6 +703,12 @@ t.test('the ledger: damaged, it costs repetition; not writable, files are remove
   t.ok(full.names().length < 4, full.names().join())
   t.equal(run.logs.filter(({ code }) => code === 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN').length, 1, 'told once')
   t.equal(run.counter('sluice_buffer_progress_unsaved'), 1)
+  t.match(problemsFrom(run.counters), [
+    {
+      what: /: its buffer cannot save which events were delivered$/,
+      todo: /would get these events again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
+    },
+  ])
   full.fault = () => undefined
   await run.drain()
   t.equal(run.counter('sluice_buffer_progress_unsaved'), 0)

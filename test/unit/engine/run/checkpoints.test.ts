@@ -13,6 +13,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { CheckpointStore } from '../../../../src/engine/run/state/checkpoints.js'
 import { systemClock, type TimerClock } from '../../../../src/lib/time.js'
+import { problemsIn } from '../../../support/facts.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
@@ -224,4 +225,31 @@ t.test('a full disk keeps the last save', { skip: !existsSync('/dev/full') }, as
   store.close()
   t.equal(open(dir).store.forSource('a').read(), 'first')
   chmodSync(dir, 0o700)
+})
+
+t.test('positions that cannot be saved, or were not saved for long, are a problem', async t => {
+  const time = new ManualTime()
+  const show = ({ store }: ReturnType<typeof open>, isUsed = true) => {
+    const checkpoints = store.forSource('app')
+    const { fact } = checkpoints
+    if (isUsed) checkpoints.provide(() => 1)
+    if (isUsed) checkpoints.changed()
+    const seen = () => problemsIn('app', metrics => metrics.fact(fact), { wall: time.wall() })
+    return { checkpoints, seen }
+  }
+  const slow = show(open(testFolder(t), 10_000_000, time))
+  const inTheWay = testFolder(t, { checkpoints: 'in the way' })
+  const failing = show(open(inTheWay, 30, time))
+  const unused = show(open(inTheWay, 30, time), false)
+  t.same([...slow.seen(), ...failing.seen()], [])
+  await time.advance(5000)
+  await until('a failure', () => failing.checkpoints.unsaved !== undefined)
+  const todo = /^After a restart, events sent since then would be sent again\. .*SLUICE_CHECKPOINT_NOT_SAVED/
+  t.match(failing.seen(), [
+    { what: 'app: its positions cannot be saved', detail: 'They have not been saved for 5 s.', todo },
+  ])
+  t.same(slow.seen(), [])
+  await time.advance(85_000)
+  t.match(slow.seen(), [{ what: 'app: its positions have not been saved for 90 s', todo }])
+  t.same(unused.seen(), [])
 })

@@ -22,7 +22,7 @@ import { type AnyDefinition, defineDestination } from '../../../../src/core/comp
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
 import { orphanMetrics } from '../../../../src/daemon/run/gauges.js'
-import { noticesOf, problemsOf } from '../../../../src/daemon/status/problems.js'
+import { problemsOf } from '../../../../src/daemon/status/problems.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { lockDataDir } from '../../../../src/engine/run/state/data-dir.js'
@@ -39,7 +39,6 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { madeUp } from '../../../support/made-up.js'
-import { seriesIn } from '../../../support/series.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -108,6 +107,7 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
         stop,
         replace: (next: string, options?: ReplaceOptions) => supervisor.replace(read(next), options),
         scrape: async () => String(await metrics.render()),
+        reported: () => problemsOf({ wall: 0, metrics, components: [], destinations: [], sources: [], processors: [] }),
       }
     },
     async check(text: string) {
@@ -120,17 +120,6 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
     },
   }
 }
-
-const view = (text: string) => ({
-  wall: 0,
-  series: seriesIn(text),
-  components: [],
-  destinations: [],
-  sources: [],
-  processors: [],
-})
-const problems = (scrape: string) =>
-  problemsOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 
 t.test('a renamed source: validate refuses it, a start warns, and renamed_from continues', async t => {
   const { yaml, start, check, append, logged, state } = world(t)
@@ -177,9 +166,10 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
     { level: 40, kind: 'checkpoint', component: 'logs', advice: /renamed_from: logs/ },
   )
   await until(() => got.length === 6)
-  const text = await anew.scrape()
-  t.match(noticesOf(view(text)), [{ what: /^logs is not configured any more and left saved positions/ }])
-  t.same(problems(text), [], 'no events are left')
+  t.match(anew.reported(), {
+    notices: [{ what: /^logs is not configured any more and left saved positions/ }],
+    problems: [], // no events are left
+  })
 })
 
 t.test('a reload does not start from the beginning, and takes positions back when it cannot start', async t => {
@@ -219,7 +209,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   t.match(text, /^sluice_orphaned_events\{component_id="old",kind="buffer",path="[^"]+"\} 2$/m)
   t.match(text, /^sluice_orphaned_events\{component_id="old",kind="dead_letters",path="[^"]+"\} 1$/m)
   t.match(text, /^sluice_orphaned_age_seconds\{component_id="old",kind="buffer",path="[^"]+"\} \d/m)
-  t.match(problems(text), [
+  t.match(second.reported().problems, [
     { what: /^old .* a buffer with 2 events \(.*\) in .*buffer\/old$/, todo: /renamed_from: old/ },
     { what: /^old .* 1 rejected event /, todo: /sluice resend --config FILE --destination ID .*old\.ndjson/ },
   ])
@@ -230,7 +220,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   t.match(await check(taken), { code: 0, said: /^[^\n]*: ok [^\n]*\n0 errors, 0 warnings\n$/ })
   const third = await start(taken)
   await until(() => got.length === 2)
-  t.same(problems(await third.scrape()), [])
+  t.same(third.reported().problems, [])
   await third.stop()
   t.same(got, ['one', 'two'])
   t.ok(existsSync(join(state, 'dead-letter/new.ndjson')))

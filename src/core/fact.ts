@@ -1,0 +1,82 @@
+/**
+ * How grave a problem is, gravest first. `undelivered`: nothing reaches a receiver. `unsafe`: a restart loses events.
+ * `stopped`: a component does not work. `reload`: the daemon does not run its present configuration. `bug`: Sluice is
+ * at fault. `blocked`: events wait for room on the disk. `unread`, `undecoded`: input does not arrive, or not as it
+ * should. `orphaned`: data of removed components. `repeated`: a restart repeats events. `discarded`: events were lost.
+ * `limits`: a limit does not do what it should. `uncounted`: events pass without one. `rejected`: events wait in a
+ * dead-letter queue. `service`, `connections`: these do not work, or soon will not. `notice`: costs no events.
+ */
+export const GRAVITIES = [
+  'undelivered',
+  'unsafe',
+  'stopped',
+  'reload',
+  'bug',
+  'blocked',
+  'unread',
+  'undecoded',
+  'orphaned',
+  'repeated',
+  'discarded',
+  'limits',
+  'uncounted',
+  'rejected',
+  'service',
+  'connections',
+  'notice',
+] as const
+
+export interface ReportedProblem {
+  /** The affected component; missing if no component is affected, or if it is no longer configured. */
+  readonly component?: string
+  readonly what: string
+  /** Facts, such as when the problem began and how often it occurred. */
+  readonly detail?: string
+  readonly todo: string
+  /** Commands that `todo` mentions, each ready to be typed. */
+  readonly commands?: readonly string[]
+}
+
+export interface GradedProblem extends ReportedProblem {
+  readonly gravity: (typeof GRAVITIES)[number]
+}
+
+/** A value of a fact, and what the text of a problem may need beside it. */
+export interface Seen {
+  /** The component; empty for the daemon. */
+  readonly id: string
+  readonly kind: string
+  /** Events that the component has received. */
+  readonly received: number
+  readonly labels: Readonly<Record<string, string>>
+  /** Wall-clock time in milliseconds. */
+  readonly wall: number
+  /** The path of the daemon's configuration, if it is a file, and the data_dir. Missing while the daemon starts. */
+  readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
+}
+
+/** The end of an advice about data that cannot be written. */
+export const CHECK_DISK = 'Is the disk of data_dir full, or not writable? The log says why'
+
+export interface FactSample {
+  readonly labels: Record<string, string>
+  readonly value: number
+}
+
+/** A number that a component or the daemon reports: a gauge on /metrics, and where else it is shown. */
+export interface Fact {
+  /** The name on /metrics. */
+  readonly name: string
+  readonly help: string
+  /** Labels of a single number. */
+  readonly labels?: Record<string, string>
+  /** Called at each scrape. Several samples differ in their labels. */
+  readonly read: () => number | Iterable<FactSample>
+  /** The problem that a value means, if any. Called for each sample. */
+  readonly problem?: ((value: number, seen: Seen) => GradedProblem | false | undefined) | undefined
+}
+
+export function samplesOf({ labels = {}, read }: Pick<Fact, 'labels' | 'read'>): Iterable<FactSample> {
+  const found = read()
+  return typeof found === 'number' ? [{ labels, value: found }] : found
+}

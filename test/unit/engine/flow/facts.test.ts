@@ -1,0 +1,28 @@
+import t from 'tap'
+import { codecOf } from '../../../../src/core/codecs/list.js'
+import { almostFull } from '../../../../src/engine/flow/almost-full.js'
+import { undecodedCounter } from '../../../../src/engine/flow/source-output.js'
+import { problemsIn } from '../../../support/facts.js'
+
+t.test('a source that cannot read half of its lines as it should is a problem', async t => {
+  const seen = (lines: number, undecoded: number) =>
+    problemsIn('in', metrics => {
+      undecodedCounter(metrics, codecOf('json')!)!.value = undecoded
+      metrics.received.events = lines
+    }).map(({ what }) => what)
+  t.same([...seen(0, 0), ...seen(9, 4)], [])
+  t.same(seen(900, 600), ['in: 600 of its 900 lines could not be read as json'])
+  t.same(seen(1, 1), ['in: 1 of its 1 line could not be read as json'])
+})
+
+t.test('a buffer or spool that is almost full is a problem', async t => {
+  const seen = (kind: 'buffer' | 'spool', bytes: number, most: number) =>
+    problemsIn('up', metrics => {
+      metrics.fact({ name: 'size', help: 'Size.', read: () => bytes, problem: almostFull(kind, most) })
+    })
+  t.match(seen('buffer', 80, 100), [
+    { what: 'up: its buffer is 80 % full (80B of 100B)', todo: /discards events, with when_full: drop_newest/ },
+  ])
+  t.match(seen('spool', 99, 100), [{ what: /^up: its spool is 99 % full/, todo: /its sources wait\. Raise spool/ }])
+  t.same([...seen('buffer', 79, 100), ...seen('buffer', 5, 0)], [])
+})
