@@ -1,6 +1,6 @@
 import { deciderOptions } from '../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
-import { createDecider } from '../../src/components/throttle/event/timing.js'
+import { createDecider } from '../../src/components/throttle/create-decider.js'
 import type { Codec } from '../../src/core/codec.js'
 import { encodeLines, RawEncoder } from '../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../src/core/codecs/json.js'

@@ -8,9 +8,8 @@ import type { Framing } from '../lib/lines/framed-splitter.js'
 import type { ReadPart } from '../lib/lines/part-splitter.js'
 import type { LineFormat } from './codecs/field-lines.js'
 import { errorText, OptionError } from './errors.js'
-import type { EventBatch } from './event/batch.js'
-import type { Fields } from './event/event.js'
-import type { EventFields } from './event/event-fields.js'
+import type { ChangedTexts } from './event/changed-texts.js'
+import type { EventFields, Fields } from './event/event-fields.js'
 import type { Reach } from './options/reach.js'
 
 /**
@@ -95,6 +94,14 @@ export function defineCodec<S extends z.ZodObject>(
 
 export const NO_OPTIONS = z.strictObject({})
 
+/** What a codec reads of a batch (core/event/batch.ts). `texts`: the texts of changed events. */
+export interface EncodedEvents {
+  readonly length: number
+  readonly texts: ChangedTexts | undefined
+  /** All fields of event `i`. `isExact`: integers that a double would change may be bigints. */
+  fields(i: number, isExact?: boolean): Fields
+}
+
 /** A codec with its options. It has no state, so one instance serves any number of sources. */
 export abstract class Codec {
   readonly definition: CodecDefinition
@@ -175,7 +182,7 @@ export abstract class Codec {
   /** Returns the event as a line, without a line end. Missing if it only decodes. Built-in codecs get bigints. */
   encode?(fields: Fields): string
 
-  encodeEvent(batch: EventBatch, i: number): string {
+  encodeEvent(batch: EncodedEvents, i: number): string {
     return this.encode!(batch.fields(i, this.definition.plugin === undefined))
   }
 
@@ -183,7 +190,7 @@ export abstract class Codec {
   flatten?(chunk: Buffer, start: number, end: number): void
 
   /** Writes each event of `batch` as one line of JSON. This codec has decoded the lines of the batch. */
-  writeJson(batch: EventBatch, to: ByteSink): void {
+  writeJson(batch: EncodedEvents, to: ByteSink): void {
     const { length, texts } = batch
     for (let i = 0; i < length; ) {
       if (texts?.has(i)) {
@@ -196,14 +203,14 @@ export abstract class Codec {
   }
 
   /** Writes event `i` of `batch` as JSON without a line end. This codec has decoded the line of the event. */
-  writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
+  writeEvent(batch: EncodedEvents, i: number, to: ByteSink): void {
     const { texts } = batch
     if (texts?.has(i)) to.add(texts.bytes, texts.starts[i]!, texts.ends[i]!)
     else writeText(exactJson(batch.fields(i, true)), to)
   }
 
   /** Writes the events of `batch`, even if another codec decoded them. */
-  write(batch: EventBatch, to: ByteSink): void {
+  write(batch: EncodedEvents, to: ByteSink): void {
     for (let i = 0; i < batch.length; i++) writeText(`${this.encodeEvent(batch, i)}\n`, to)
   }
 

@@ -1,6 +1,6 @@
 import type { Share } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
-import type { Fields } from './event/event.js'
+import type { Fields } from './event/event-fields.js'
 
 /**
  * The contract between the engine and a processor. A processor only decides about events. The processor's stage

@@ -1,6 +1,6 @@
 import { RawEncoder } from '../../src/core/codecs/encode.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import type { Fields } from '../../src/core/event/event.js'
+import type { Fields } from '../../src/core/event/event-fields.js'
 import { Taker as Plain } from '../../src/engine/testing/taker.js'
 
 /** Takes what a source sends, and shows all of it. */

@@ -1,6 +1,6 @@
 import { type ComponentContext, defineProcessor } from '../../core/component.js'
 import { pathsOf } from '../../core/condition/condition.js'
-import type { DeciderOptions } from '../throttle/decider.js'
+import type { DeciderOptions } from '../throttle/decider-options.js'
 import { TIME_FIELDS } from '../throttle/event/auto-time.js'
 import { deciderOptions } from './throttle/decider-options.js'
 import { type ThrottleConfig, throttleOptions } from './throttle/options.js'

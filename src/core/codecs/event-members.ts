@@ -4,7 +4,7 @@ import type { ByteSink } from '../../lib/formats/json-string.js'
 import { MemberPlaces, NAME, VALUE } from '../../lib/formats/member-places.js'
 import { exactJson, normalJson } from '../../lib/formats/normal-json.js'
 import type { EventBatch } from '../event/batch.js'
-import type { Fields } from '../event/event.js'
+import type { Fields } from '../event/event-fields.js'
 import { EventJson } from '../event/event-json.js'
 
 /** Maximum number of members whose names are compared with one another. */

@@ -9,7 +9,7 @@ import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import { BYTE_ORDER_MARK, behindMark, Codec, type CodecDefinition, defineCodec, NEWLINE, NO_OPTIONS } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
-import type { Fields } from '../event/event.js'
+import type { Fields } from '../event/event-fields.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
 
 /** Inputs with fewer bytes are scanned in JavaScript, because each call of the kernel costs about 1 µs. */

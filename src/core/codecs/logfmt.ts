@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
-import type { Fields } from '../event/event.js'
+import type { Fields } from '../event/event-fields.js'
 import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 

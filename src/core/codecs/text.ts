@@ -1,7 +1,7 @@
 import { addEscaped, type ByteSink } from '../../lib/formats/json-string.js'
 import { Codec, defineCodec, NO_OPTIONS } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
-import type { Fields } from '../event/event.js'
+import type { Fields } from '../event/event-fields.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
 import { OriginTail } from '../event/origin-tail.js'
 

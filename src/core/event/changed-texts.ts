@@ -3,7 +3,6 @@ import type { ByteSink } from '../../lib/formats/json-string.js'
 import type { ScannedLines } from '../../lib/kernel/line-memory.js'
 import { isInChunkMemory } from '../../lib/lines/chunk-memory.js'
 import { areaFor, numbersFor } from '../../lib/lines/chunk-pool.js'
-import type { EventBatch } from './batch.js'
 import { selectedRows } from './columns.js'
 
 /**
@@ -224,7 +223,7 @@ export class ChangedTexts {
   }
 
   /** Returns the texts of a batch as lines with their slots; undefined: at least half of its events have no text. */
-  lines({ length, flags }: EventBatch): ScannedLines | undefined {
+  lines({ length, flags }: { readonly length: number; readonly flags: Uint8Array }): ScannedLines | undefined {
     this.renew()
     const { starts, ends, bytes: chunk } = this
     const [slots, stride] = [this.#slots, this.#stride]

@@ -1,5 +1,6 @@
-import type { Codec } from '../codec.js'
 import type { FieldPath } from './field-path.js'
+
+export type Fields = Record<string, unknown>
 
 export interface EventFields {
   /** Top-level fields. */
@@ -31,6 +32,9 @@ const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
  * Returns the fields that lines of this codec can have, plus the fields `own` that their source adds. Undefined: the
  * lines can have any field.
  */
-export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
+export function fieldsOfLines(
+  { eventFields }: { readonly eventFields: EventFields | undefined },
+  own: readonly string[] = [],
+): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

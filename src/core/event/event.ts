@@ -1,9 +1,8 @@
 import { exactJson } from '../../lib/formats/normal-json.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import type { Fields } from './event-fields.js'
 import { DECODED, INVALID } from './flags.js'
 import type { Origin } from './origin.js'
-
-export type Fields = Record<string, unknown>
 
 /** Returns the JSON of an event created by a component. Throws if the fields are not a JSON object. */
 export function madeJson(fields: Fields): string {

@@ -29,7 +29,8 @@ import {
   shapeOf,
   unwrapped,
 } from './schema.js'
-import { type ConfigNode, locate, type MapEntry, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
+import { type ConfigNode, locate, type MapEntry, type MapNode, placeOf, toValue } from './yaml/node.js'
+import type { Path } from './yaml/path.js'
 import type { Problems } from './yaml/problems.js'
 
 /** Names of sections. A section among a component's options is probably indented too far. */

@@ -2,7 +2,8 @@ import type { z } from 'zod'
 import { textOptions } from '../../core/options/reach.js'
 import type { Draft } from './component-config.js'
 import { SECTIONS, settings } from './schema.js'
-import { type ConfigNode, type MapEntry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
+import { type ConfigNode, type MapEntry, type MapNode, placeOf, type ScalarNode } from './yaml/node.js'
+import type { Path } from './yaml/path.js'
 import type { FoundProblem } from './yaml/problems.js'
 
 /** Placeholders that other programs replace in paths, but Sluice does not. */

@@ -8,7 +8,7 @@ import { managedOptions } from './published/managed-options.js'
 import { serviceOptions } from './service-options.js'
 import { statusPage } from './status-page-options.js'
 
-export { SECTIONS } from './yaml/node.js'
+export { SECTIONS } from './yaml/path.js'
 
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 

@@ -1,6 +1,7 @@
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
-import { type Fields, madeJson } from '../../core/event/event.js'
+import { madeJson } from '../../core/event/event.js'
+import type { Fields } from '../../core/event/event-fields.js'
 import { namedPlaces, newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'

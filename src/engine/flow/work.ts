@@ -1,7 +1,7 @@
 import { errorText } from '../../core/errors.js'
 import { Share } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Fields } from '../../core/event/event.js'
+import type { Fields } from '../../core/event/event-fields.js'
 import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../core/processor.js'
 import type { Amount } from './counters.js'
 import { madeLine } from './made-batch.js'

@@ -2,7 +2,7 @@ import { loadCodecs } from '../../core/codec.js'
 import type { Kind, Kinds } from '../../core/component.js'
 import { ConfigError, OptionError } from '../../core/errors.js'
 import type { ComponentConfig } from '../config/load.js'
-import { SECTIONS } from '../config/yaml/node.js'
+import { SECTIONS } from '../config/yaml/path.js'
 
 /** Creates a component. If a file that an option names cannot be used, throws ConfigError with the option's place. */
 export async function createComponent<K extends Kind>(

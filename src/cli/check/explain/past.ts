@@ -1,4 +1,4 @@
-import type { Fields } from '../../../core/event/event.js'
+import type { Fields } from '../../../core/event/event-fields.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'

@@ -1,6 +1,6 @@
 import type { ComponentMetrics, HandoverState, Processor, ProcessorContext } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Fields } from '../../../core/event/event.js'
+import type { Fields } from '../../../core/event/event-fields.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../../core/processor.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { OTHER_NAME } from '../../throttle/buckets/bucket-name.js'

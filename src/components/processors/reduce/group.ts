@@ -1,5 +1,5 @@
 import type { Share } from '../../../core/event/ack.js'
-import type { Fields } from '../../../core/event/event.js'
+import type { Fields } from '../../../core/event/event-fields.js'
 import { type FieldPath, type PathSegment, valueAt } from '../../../core/event/field-path.js'
 import { type Collector, collectorOf, GROWING, type MergeRule } from './merge-rules.js'
 

@@ -1,5 +1,5 @@
 import { errorText } from '../../../core/errors.js'
-import type { Fields } from '../../../core/event/event.js'
+import type { Fields } from '../../../core/event/event-fields.js'
 import { Growth } from '../../../core/event/growth.js'
 import { discard, FAILED, MAIN, output } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'

@@ -10,7 +10,8 @@ import { EventKey } from '../../throttle/buckets/event-key.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import { BusiestKeys } from '../../throttle/counts/busiest-keys.js'
 import { MissingKey } from '../../throttle/counts/missing-key.js'
-import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
+import { createClockDecider, type Decider } from '../../throttle/decider.js'
+import type { DeciderOptions } from '../../throttle/decider-options.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS, TOO_LATE } from '../../throttle/decisions.js'
 import type {
   BucketState,

@@ -1,7 +1,7 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import { NONE } from '../buckets/key-table.js'
-import type { DeciderOptions } from '../decider.js'
+import type { DeciderOptions } from '../decider-options.js'
 import { type Decision, DISCARD, EXCLUDED, PASS } from '../decisions.js'
 import type { Limiter } from '../limiter.js'
 import type { RuleLimits } from '../rules/rules.js'

@@ -6,7 +6,6 @@ import type { Periods } from '../windows/periods.js'
 import { LimitWindows } from '../windows.js'
 import { type EarlierMemory, EarlierRows } from './earlier-rows.js'
 import type { EventProgress } from './progress.js'
-import type { EventTiming } from './timing.js'
 
 /** Columns of a kept window: its start, the time of the latest event that it counted, and its count. */
 const START = 0
@@ -61,7 +60,11 @@ export class CountedEventWindows extends LimitWindows {
   /** The row of the kept window that `#placeOf` found. */
   #row = 0
 
-  constructor(limit: Limit, periods: Periods | undefined, { progress, room }: Pick<EventTiming, 'progress' | 'room'>) {
+  constructor(
+    limit: Limit,
+    periods: Periods | undefined,
+    { progress, room }: { readonly progress: EventProgress; readonly room: EarlierMemory },
+  ) {
     super(limit, periods ? periods.longestMs : limit.windowMs)
     this.#progress = progress
     this.#room = room

@@ -1,9 +1,8 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Clock } from '../../../lib/time.js'
-import { createClockDecider, Decider, type DeciderOptions, type EventTimeOptions } from '../decider.js'
+import type { EventTimeOptions } from '../decider-options.js'
 import { type Decision, LATE, TOO_LATE } from '../decisions.js'
 import type { Limit } from '../limit.js'
-import { Limiter, type Timing } from '../limiter.js'
+import type { Limiter, Timing } from '../limiter.js'
 import { periodsOf, sideBySide } from '../windows/several.js'
 import type { Windows } from '../windows.js'
 import { CountedEventWindows } from './counted.js'
@@ -95,25 +94,4 @@ export class EventTiming implements Timing {
   rest(limiter: Limiter, now: number): void {
     limiter.dropUnused(this.progress.silentMs(now) - SILENCE_MS)
   }
-}
-
-/** Creates a decider in event time. `before`: the limiter of a predecessor with the same options. */
-export function createEventDecider(
-  options: DeciderOptions,
-  eventTime: EventTimeOptions,
-  clock: Clock,
-  before?: unknown,
-): Decider {
-  const known = before instanceof Limiter && before.timing instanceof EventTiming ? before : undefined
-  known?.timing.setTime(eventTime.time)
-  return new Decider(options, clock, known ?? new Limiter(options, new EventTiming(eventTime)))
-}
-
-/**
- * Creates a decider in event time if the options have `eventTime`, otherwise in clock time. `before`: the limiter of a
- * predecessor with the same options.
- */
-export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
-  const { eventTime } = options
-  return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)
 }

@@ -2,7 +2,7 @@ import { FieldName, type FieldSink } from '../../../lib/formats/field-sink.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { exactJson } from '../../../lib/formats/normal-json.js'
 import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../../codec.js'
-import type { Fields } from '../../event/event.js'
+import type { Fields } from '../../event/event-fields.js'
 import { FieldsCodec } from '../fields-codec.js'
 import { structuredData } from './syslog-data.js'
 import {

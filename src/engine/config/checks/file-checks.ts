@@ -5,7 +5,8 @@ import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../../net/tls-check.j
 import { type Draft, report } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
-import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
+import { type ConfigNode, locate, type MapNode, placeOf, SourceText } from '../yaml/node.js'
+import type { Path } from '../yaml/path.js'
 import type { FoundProblem } from '../yaml/problems.js'
 
 export type FileCheck = (

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { TEMPLATE } from '../../../core/template.js'
 import { unwrapped } from '../schema.js'
-import type { ConfigNode, Path } from '../yaml/node.js'
+import type { ConfigNode } from '../yaml/node.js'
+import type { Path } from '../yaml/path.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**

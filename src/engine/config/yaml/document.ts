@@ -1,5 +1,6 @@
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import { type ConfigNode, type ConfigPlace, type MapEntry, type Path, SourceText } from './node.js'
+import { type ConfigNode, type ConfigPlace, type MapEntry, SourceText } from './node.js'
+import type { Path } from './path.js'
 import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected, as in YAML files. */

@@ -1,4 +1,4 @@
-import { type Path, SECTIONS } from './node.js'
+import { type Path, SECTIONS } from './path.js'
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in parsed values, so a variable cannot change the document's structure.

@@ -14,15 +14,8 @@ import {
 } from 'yaml'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import {
-  type ConfigNode,
-  type ConfigPlace,
-  type MapEntry,
-  type Path,
-  type ScalarNode,
-  SECTIONS,
-  SourceText,
-} from './node.js'
+import { type ConfigNode, type ConfigPlace, type MapEntry, type ScalarNode, SourceText } from './node.js'
+import { type Path, SECTIONS } from './path.js'
 import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */

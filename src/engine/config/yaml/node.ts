@@ -1,11 +1,8 @@
 import type { TemplateText } from './environment.js'
+import { type Path, SECTIONS } from './path.js'
 import type { Problems } from './problems.js'
 
-export const SECTIONS = { source: 'sources', processor: 'processors', destination: 'destinations' } as const
-
 /** A configuration document as a tree, with the place of each value. The files of a folder share one tree. */
-
-export type Path = readonly (string | number)[]
 
 /** A text of a configuration. Maps offsets to lines and columns. */
 export class SourceText {

@@ -1,5 +1,6 @@
 import { ConfigError, formatProblem, type Problem } from '../../../core/errors.js'
-import { type ConfigPlace, type Path, pathText } from './node.js'
+import { type ConfigPlace, pathText } from './node.js'
+import type { Path } from './path.js'
 
 export interface FoundProblem {
   readonly problems: Problems

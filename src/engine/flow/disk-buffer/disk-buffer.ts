@@ -1,25 +1,23 @@
 import type { Logger } from 'pino'
 import { CHECK_DISK } from '../../../core/fact.js'
 import { almostFull } from '../almost-full.js'
+import type { BufferMemory, DiskBufferContext } from './context.js'
 import type { Recovered } from './ledger.js'
 // Loads all codecs, since records may name a codec that the configuration no longer uses.
 import '../../../core/codecs/list.js'
 import { errorCode } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
-import { Backoff, type Random } from '../../../lib/backoff.js'
-import type { WantedNames } from '../../../lib/formats/json-scan.js'
-import { sleep, type TimerClock } from '../../../lib/time.js'
+import { Backoff } from '../../../lib/backoff.js'
+import { sleep } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
-import type { DiskAllowance } from '../disk-allowance.js'
 import type { FateObserver } from '../fates.js'
-import type { BufferFolder } from './files.js'
 import { type ReadProblems, RecordLog } from './log.js'
 import { BufferReading, type Downstream } from './reading.js'
 import { type Arrival, RecordEncoder } from './record.js'
 import { recover, setAside } from './recovery.js'
-import { type BufferMetrics, BufferReport } from './report.js'
+import { BufferReport } from './report.js'
 import { unsettled } from './segments.js'
 import { Settlement } from './settlement.js'
 
@@ -34,16 +32,6 @@ import { Settlement } from './settlement.js'
  *   and logged. In both cases the daemon continues.
  * - Memory is limited in bytes, regardless of the size on disk.
  */
-
-/** Limits of records in memory, in bytes. */
-export interface BufferMemory {
-  /** Records waiting to be written. Beyond this, the sources wait. */
-  readonly waiting: number
-  /** Written records kept in memory to avoid disk reads. Records that were passed on also count toward this limit. */
-  readonly ahead: number
-  /** Records that were passed on but not settled. Beyond this limit, no more records are passed on. */
-  readonly held: number
-}
 
 const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
@@ -65,25 +53,6 @@ const CHECK_MS = 1000
 const MOST_FAILURES = 20
 /** Temporary errors: the process lacks a resource or a permission, but the file is intact. */
 const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
-
-export interface DiskBufferContext {
-  readonly folder: BufferFolder
-  readonly log: Logger
-  readonly clock: TimerClock
-  readonly random: Random
-  readonly wanted: WantedNames
-  readonly maxBytes: number
-  readonly whenFull: 'block' | 'drop_newest'
-  /** Shared space: it limits all buffers and queues together, in addition to `maxBytes`. */
-  readonly disk?: DiskAllowance | undefined
-  readonly counters: BufferMetrics & {
-    arrived(events: number, bytes: number): void
-    took(events: number, bytes: number): void
-  }
-  readonly memory?: BufferMemory | undefined
-  /** Whether the destination uses the ids of events. */
-  readonly keepsIds?: boolean | undefined
-}
 
 export class DiskBuffer extends BatchQueue {
   readonly #context: DiskBufferContext

@@ -1,7 +1,7 @@
 import { errorCode, errorText } from '../../../core/errors.js'
 import type { Amount } from '../counters.js'
 import { LowWaterMark } from '../low-water-mark.js'
-import type { DiskBufferContext } from './disk-buffer.js'
+import type { DiskBufferContext } from './context.js'
 import type { Incoming, Range, RecordCursor } from './incoming.js'
 import type { Recovered } from './ledger.js'
 import { Ledger, type LedgerState, MOST_RANGES } from './ledger.js'

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
+import { createEventDecider } from '../../../../src/components/throttle/create-decider.js'
 import {
   DISCARD,
   EXCLUDED,
@@ -12,7 +13,6 @@ import {
 } from '../../../../src/components/throttle/decisions.js'
 import { AutoTime } from '../../../../src/components/throttle/event/auto-time.js'
 import { eventTime } from '../../../../src/components/throttle/event/time.js'
-import { createEventDecider } from '../../../../src/components/throttle/event/timing.js'
 import type { WindowMode } from '../../../../src/components/throttle/limit.js'
 import { type FieldPath, parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { codecOf } from '../../../../src/core/codecs/list.js'
-import type { Fields } from '../../../../src/core/event/event.js'
+import type { Fields } from '../../../../src/core/event/event-fields.js'
 import { Splitting } from '../../../../src/core/options/multiline-options.js'
 import { agreesWithFields, fuzz, readFields } from '../../../support/codecs.js'
 

@@ -2,7 +2,7 @@ import t from 'tap'
 import { encodeLines } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
-import type { Fields } from '../../../../src/core/event/event.js'
+import type { Fields } from '../../../../src/core/event/event-fields.js'
 import { batchOf } from '../../../support/batches.js'
 import { readFields } from '../../../support/codecs.js'
 
