@@ -4,8 +4,9 @@ import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
 import type { Slices } from '../../lib/slices.js'
 import { fingerprintAt, identityOf, judge, keyOf, same } from './identity.js'
 import { openWithinSync } from './opening.js'
-import { type Listed, list, withKnown } from './rotation/candidates.js'
+import { list, withKnown } from './rotation/candidates.js'
 import { isStrong } from './rotation/match.js'
+import type { Listed } from './rotation/owners.js'
 import { type Entry, entryKey, type Saved } from './saved.js'
 
 /**

@@ -15,7 +15,8 @@ import {
   NO_BYTES,
 } from './identity.js'
 import { openWithinSync } from './opening.js'
-import { type Listed, withKnown } from './rotation/candidates.js'
+import { withKnown } from './rotation/candidates.js'
+import type { Listed } from './rotation/owners.js'
 import type { Mark } from './rotation/trail.js'
 import { FIRST_MARK, Trail } from './rotation/trail.js'
 import type { Entry, Saved } from './saved.js'

@@ -4,7 +4,7 @@ import { pushPortion } from '../../lib/lines/portions.js'
 import { SOCKET_READ_BYTES } from '../../lib/network/shared-reads.js'
 import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
-import type { Framer } from './framer.js'
+import type { Framer } from './octet-splitter.js'
 
 /** When a run ends, a sender may continue for LEAVE_MS. If the sender pauses for PAUSE_MS, it is cut off earlier. */
 const LEAVE_MS = 2000

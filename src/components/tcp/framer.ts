@@ -2,32 +2,7 @@ import { findLinesInKernel } from '../../lib/kernel/find-lines.js'
 import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
-import { OctetSplitter } from './octet-splitter.js'
-
-/** Divides the bytes of a connection into messages. */
-export interface Framer {
-  /** Number of pieces made so far from over-long messages, without the last piece of each message. */
-  readonly pieces: number
-  /** Number of places where a message was not recognized or was cut off. */
-  readonly broken: number
-  /** Bytes of the unfinished message. */
-  readonly pending: number
-  /** Why reading cannot continue; undefined if reading can continue. */
-  readonly problem?: Error | undefined
-  /** Set if the end of the connection cut off the last record. This record is not delivered. */
-  readonly cutOff?: Error | undefined
-  /**
-   * Returns the messages that these bytes complete, if any. May change the bytes in place before it copies them.
-   * `room`: memory to reserve, in bytes.
-   */
-  push(bytes: Buffer, room?: number): Frame | undefined
-  /** Returns any unfinished message. `over`: whether the input has ended. If not, later bytes continue the message. */
-  flush(over?: boolean): Frame | undefined
-  /** Releases memory that is needed only when more data arrives. */
-  release(): void
-  /** Frees all memory. Do not push afterwards. */
-  drop(): void
-}
+import { type Framer, OctetSplitter } from './octet-splitter.js'
 
 const LF = 0x0a
 

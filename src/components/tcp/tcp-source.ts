@@ -13,7 +13,8 @@ import { SharedReadServer } from '../../lib/network/shared-reads.js'
 import { aborted } from '../../lib/time.js'
 import { Listener, peerOf } from '../../net/listen.js'
 import { readConnection } from './connection.js'
-import { type Framer, framerOf, RecordFramer } from './framer.js'
+import { framerOf, RecordFramer } from './framer.js'
+import type { Framer } from './octet-splitter.js'
 import type { TcpSourceOptions } from './options.js'
 
 /**

@@ -1,6 +1,28 @@
 import { deadline } from '../../lib/time.js'
-import type { RedisPlace, ServerOptions, SocketTo } from './connector.js'
+import type { socketTo, tlsTo } from '../dial.js'
+import type { UrlPlace } from '../urls.js'
 import { ReplyScanner } from './reply-scanner.js'
+
+export type RedisPlace = Pick<UrlPlace, 'host' | 'port'>
+
+export type SocketTo = ReturnType<typeof socketTo> & {
+  readonly mostReplyBytes: number
+  readonly connectTimeout: number
+  readonly reconnectStrategy: false
+} & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
+
+export interface ServerOptions {
+  readonly client: {
+    readonly RESP: 2
+    readonly disableOfflineQueue: boolean
+    readonly disableClientInfo: boolean
+    readonly maintNotifications: 'disabled'
+    readonly username?: string
+    readonly password?: string
+    readonly database?: number
+  }
+  readonly socketTo: (place: RedisPlace) => SocketTo
+}
 
 /** Longest time of an attempt to connect, in milliseconds. */
 export const CONNECT_MS = 5000

@@ -4,8 +4,17 @@ import type { Clock } from '../../lib/time.js'
 import { deniedPlace, socketTo, tlsTo } from '../dial.js'
 import { AccessKey } from '../key.js'
 import { readTls, type TlsContent, tlsProblemText } from '../tls-check.js'
-import { type UrlPlace as ServerPlace, urlPlace } from '../urls.js'
-import { askSentinels, CONNECT_MS, connectCluster, connectServer, type RedisConnection } from './connection.js'
+import { urlPlace } from '../urls.js'
+import {
+  askSentinels,
+  CONNECT_MS,
+  connectCluster,
+  connectServer,
+  type RedisConnection,
+  type RedisPlace,
+  type ServerOptions,
+  type SocketTo,
+} from './connection.js'
 import type { RedisOptions } from './options.js'
 
 export interface RedisContext {
@@ -21,14 +30,6 @@ const MOST_REPLY_BYTES = 16 * 1024 * 1024
 
 /** The settings are wrong. Retries fail until an operator changes something. */
 export class RedisRefusal extends Error {}
-
-export type RedisPlace = Pick<ServerPlace, 'host' | 'port'>
-
-export type SocketTo = ReturnType<typeof socketTo> & {
-  readonly mostReplyBytes: number
-  readonly connectTimeout: number
-  readonly reconnectStrategy: false
-} & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
 
 /** Makes connections, each with the current password and certificates. */
 export class RedisConnector {
@@ -103,19 +104,6 @@ export class RedisConnector {
     const unusable = problems.filter(({ kind }) => kind !== 'warning')
     throw new RedisRefusal(unusable.map(tlsProblemText).join('; '))
   }
-}
-
-export interface ServerOptions {
-  readonly client: {
-    readonly RESP: 2
-    readonly disableOfflineQueue: boolean
-    readonly disableClientInfo: boolean
-    readonly maintNotifications: 'disabled'
-    readonly username?: string
-    readonly password?: string
-    readonly database?: number
-  }
-  readonly socketTo: (place: RedisPlace) => SocketTo
 }
 
 /** Sentinels have no databases. `connectTimeout`: in milliseconds. */

@@ -1,17 +1,15 @@
 import type { Output } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Splitting } from '../../../core/options/multiline-options.js'
 import { STALL_MS } from '../../../engine/flow/stall.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { LinkedList } from '../../../lib/linked-list.js'
 import { Slices } from '../../../lib/slices.js'
-import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import { blocks, orders } from '../known/state.js'
 import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from './tailer.js'
-import { hasMore, Unfinished } from './unfinished.js'
+import { hasMore, Unfinished, type UnfinishedOptions } from './unfinished.js'
 import { Waker } from './waker.js'
 
 /** Maximum portions read in a row from one file while other files wait. A huge backlog must not block these files. */
@@ -20,13 +18,9 @@ const SHARE = 2
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
 
-export interface ReaderOptions {
-  readonly clock: Clock
+export interface ReaderOptions extends Omit<UnfinishedOptions, 'onReady'> {
   readonly problems: PathProblems
-  readonly splitting: Splitting
   readonly remote: Remote
-  /** How long a renamed file must be quiet before its unfinished line is delivered. */
-  readonly rotateWaitMs: number
   isStopped(): boolean
   readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold' | 'hasGrown' | 'tailers'>
   /** Called when the source stops. `tailers`: the files that must be delivered before the run ends. */

@@ -1,12 +1,16 @@
-import { PARTS_TIMEOUT_MS } from '../../../core/options/multiline-options.js'
+import { PARTS_TIMEOUT_MS, type Splitting } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
-import type { ReaderOptions } from './reader.js'
+import type { Clock } from '../../../lib/time.js'
 import type { Tailer } from './tailer.js'
 
 /** Maximum memory for all unfinished lines of a source. Above it, the earliest lines are dropped and read later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
-interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
+export interface UnfinishedOptions {
+  readonly clock: Clock
+  readonly splitting: Splitting
+  /** How long a renamed file must be quiet before its unfinished line is delivered. */
+  readonly rotateWaitMs: number
   onReady(tailer: Tailer): void
 }
 

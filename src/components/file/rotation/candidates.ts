@@ -26,6 +26,7 @@ import {
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import { Inflated, type Slots } from './inflated.js'
 import type { Answer, Candidate, Question } from './match.js'
+import type { Listed } from './owners.js'
 
 const NOTHING = Buffer.alloc(0)
 
@@ -45,12 +46,6 @@ export const SETTLE_MS = 2000
 const AT_REST_MS = 30_000
 /** The minimum size of a gzip file. A smaller file with the name of a compressed file is incomplete. */
 const SMALLEST = 18
-
-export interface Listed {
-  readonly name: string
-  readonly path: string
-  readonly stat: BigIntStats
-}
 
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {

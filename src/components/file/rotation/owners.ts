@@ -1,7 +1,13 @@
+import type { BigIntStats } from 'node:fs'
 import { basename } from 'node:path'
 import { uncompressedName } from '../compression.js'
-import type { Listed } from './candidates.js'
 import { isRotatedName, originalNames } from './names.js'
+
+export interface Listed {
+  readonly name: string
+  readonly path: string
+  readonly stat: BigIntStats
+}
 
 /** Stands for all names of a folder. */
 const ALL = ''

@@ -4,10 +4,10 @@ import { type Format, formatOf, formatOfName, isReadable, isWide, type Wide } fr
 import { ALIKE_BYTES, CLOCK_MS } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, wasCopyAhead } from '../saved.js'
-import { type Listed, type Place, SETTLE_MS, type Unreadable } from './candidates.js'
+import { type Place, SETTLE_MS, type Unreadable } from './candidates.js'
 import type { Claim, Known } from './match.js'
 import { compareAge, isRotatedName, stemOf, stemsWithin } from './names.js'
-import { mayBeMadeBy, type Owners } from './owners.js'
+import { type Listed, mayBeMadeBy, type Owners } from './owners.js'
 import { nameOf, type Subject, TWIN_MS } from './subjects.js'
 
 /**

@@ -1,12 +1,21 @@
 import type { PlacedKey } from '../buckets/bucket-part.js'
 import { type Key, KeyTable, sameKeys } from '../buckets/key-table.js'
-import type { PrepareBucket } from '../buckets/keyed-buckets.js'
+import type { KeyedBuckets, PrepareBucket } from '../buckets/keyed-buckets.js'
 import type { FULL, WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
-import type { Limiter } from '../limiter.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Windows } from '../windows.js'
 import type { BucketLimiter } from './rules.js'
+
+/** The limiter (limiter.ts) whose columns the rules share. */
+interface SharedLimiter extends BucketLimiter {
+  readonly timing: { windows(limits: readonly Limit[]): Windows }
+  readonly saved: { readonly buckets: KeyedBuckets<Windows> }
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): WindowDecision | typeof FULL
+  dropUnused(silentMs: number): void
+  restartAligned(): void
+  release(): void
+}
 
 /** A text that is the same for rules whose limits differ only in the number `limit`. */
 export function ruleShape(limits: readonly Limit[]): string {
@@ -20,11 +29,11 @@ export function ruleShape(limits: readonly Limit[]): string {
  * events need.
  */
 export class ExactRules {
-  readonly limiter: Limiter
+  readonly limiter: SharedLimiter
   #keys = new KeyTable()
   #rules: ExactRule[] = []
 
-  constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
+  constructor(create: (prepare: PrepareBucket<Windows>) => SharedLimiter) {
     this.limiter = create((windows, id, key) => {
       const rule = this.#rules[this.#keys.find(key)]
       if (rule) windows.setLimits(id, rule.limits)
@@ -59,10 +68,10 @@ export class ExactRule implements BucketLimiter {
   readonly key: Key
   readonly limits: readonly Limit[]
   isReleased = false
-  readonly shared: Limiter
+  readonly shared: SharedLimiter
   #defaults: Windows | undefined
 
-  constructor(shared: Limiter, key: Key, limits: readonly Limit[]) {
+  constructor(shared: SharedLimiter, key: Key, limits: readonly Limit[]) {
     this.seed = shared.seed
     this.key = key
     this.limits = limits

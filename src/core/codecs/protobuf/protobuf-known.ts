@@ -1,9 +1,19 @@
+import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { fractionOf, rfc3339 } from '../../../lib/formats/rfc3339.js'
-import { type MessageType, TYPE } from './protobuf-descriptor.js'
-import type { ProtobufJson } from './protobuf-json.js'
+import { type MessageField, type MessageType, TYPE, type Types } from './protobuf-descriptor.js'
 import { BYTES, broken, MOST_NESTING, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 
-type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
+/** Writes the parts of a message as JSON (protobuf-json.ts). */
+interface JsonWriter {
+  readonly types: Types
+  readonly to: GrowingBytes
+  message(type: MessageType, reader: WireReader, level: number): void
+  members(type: MessageType, reader: WireReader, level: number): void
+  unnamed(type: MessageType, reader: WireReader, level: number): boolean
+  default(field: MessageField, level: number): void
+}
+
+type Known = (json: JsonWriter, type: MessageType, reader: WireReader, level: number) => void
 
 const MOST_NANOS = 999_999_999
 const NOTHING = Buffer.alloc(0)

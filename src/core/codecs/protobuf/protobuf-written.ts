@@ -2,19 +2,27 @@ import { OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../../lib/formats/ascii.js'
 import { tokenText } from '../../../lib/formats/json-token.js'
 import { TimeZone } from '../../../lib/formats/time-zone.js'
 import { TIME_FORMATS } from '../../time-formats.js'
-import type { MessageType } from './protobuf-descriptor.js'
-import { highOf, lowOf } from './protobuf-output.js'
+import type { MessageField, MessageType } from './protobuf-descriptor.js'
+import { highOf, lowOf, type WireWriter } from './protobuf-output.js'
 import { VARINT, WRAPPERS } from './protobuf-wire.js'
-import type { ProtobufWriter } from './protobuf-write.js'
 
-type Written = (writer: ProtobufWriter, type: MessageType, p: number, level: number) => boolean
+/** Writes the parts of a message from JSON (protobuf-write.ts). `b`: the bytes of the JSON. */
+interface MessageWriter {
+  readonly wire: WireWriter
+  readonly b: Buffer
+  endOf(p: number): number
+  field(field: MessageField, p: number, level: number): boolean
+  bytes(bytes: Buffer): void
+}
+
+type Written = (writer: MessageWriter, type: MessageType, p: number, level: number) => boolean
 
 const N = 0x6e
 const T = 0x74
 const F = 0x66
 const UTC = new TimeZone('UTC')
 
-function putTime({ wire }: ProtobufWriter, seconds: number, nanos: number): boolean {
+function putTime({ wire }: MessageWriter, seconds: number, nanos: number): boolean {
   if (!Number.isSafeInteger(seconds)) return false
   if (seconds !== 0) {
     wire.tag(1, VARINT)

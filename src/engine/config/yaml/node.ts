@@ -128,21 +128,6 @@ export function placeText({ source, offset }: ConfigPlace): string {
   return `at ${source.file}:${line}:${column}`
 }
 
-const PLAIN_NAME = /^[\p{L}\p{N}_$@-]+$/u
-
-/** Returns a text such as `processors.limit_app.inputs[0]`. */
-export function pathText(path: Path): string {
-  let text = ''
-  for (const step of path) {
-    if (typeof step === 'number') text += `[${step}]`
-    else {
-      const name = PLAIN_NAME.test(step) ? step : JSON.stringify(step)
-      text += text ? `.${name}` : name
-    }
-  }
-  return text
-}
-
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'plugins', 'tests']
 
 /** Merges the top level of a file into the merged entries of previous files. */

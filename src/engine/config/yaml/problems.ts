@@ -1,6 +1,7 @@
 import { ConfigError, formatProblem, type Problem } from '../../../core/errors.js'
-import { type ConfigPlace, pathText } from './node.js'
+import type { ConfigPlace } from './node.js'
 import type { Path } from './path.js'
+import { pathText } from './path.js'
 
 export interface FoundProblem {
   readonly problems: Problems

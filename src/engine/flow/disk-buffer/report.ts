@@ -1,21 +1,16 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics, Observer } from '../../../core/component.js'
+import type { Observer } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { CHECK_DISK } from '../../../core/fact.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
-import type { DiskBufferContext } from './context.js'
+import type { BufferMetrics, DiskBufferContext } from './context.js'
 import type { BufferFolder } from './files.js'
 import type { Recovered } from './ledger.js'
 import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
-
-export type BufferMetrics = Pick<
-  ComponentMetrics,
-  'counter' | 'fact' | 'gauge' | 'histogram' | 'describeLoss' | 'discarded' | 'failed'
->
 
 /** Reports what happens in a buffer, in its metrics and, without repetition, in the log. */
 export class BufferReport {

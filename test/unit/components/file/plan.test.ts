@@ -1,8 +1,9 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import type { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import type { Listed, Place } from '../../../../src/components/file/rotation/candidates.js'
+import type { Place } from '../../../../src/components/file/rotation/candidates.js'
 import type { Relation } from '../../../../src/components/file/rotation/match.js'
+import type { Listed } from '../../../../src/components/file/rotation/owners.js'
 import { Owners } from '../../../../src/components/file/rotation/owners.js'
 import {
   type Looked,

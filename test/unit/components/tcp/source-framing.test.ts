@@ -1,5 +1,6 @@
 import t from 'tap'
-import { type Framer, type FramingMode, framerOf } from '../../../../src/components/tcp/framer.js'
+import { type FramingMode, framerOf } from '../../../../src/components/tcp/framer.js'
+import type { Framer } from '../../../../src/components/tcp/octet-splitter.js'
 import { RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { TEXT_LINES } from '../../../../src/core/codecs/text.js'
