@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import type { http } from './components/http/destination.js'
+import type { httpDestination } from './components/http/destination.js'
 import { components } from './components/list.js'
 import type { throttle } from './components/processors/throttle.js'
 import { ConfigError, type Fault } from './core/errors.js'
@@ -59,7 +59,7 @@ const schema = z.strictObject({
 /** The options of the target. `throttle` and `http` take the same options as in a configuration. */
 export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'throttle' | 'http'> {
   throttle?: z.input<typeof throttle.options>
-  http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
+  http: z.input<typeof httpDestination.options> & Partial<z.input<typeof deliveryOptions>>
 }
 
 /** Options that pino adds to the options of each target. */

@@ -23,7 +23,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   process.on('uncaughtException', error => {
     if (isTolerated(error)) return
     output.write(`${describe(error, env)}\n`)
-    void endProcess(() => exit(EXIT.failed), output)
+    void exitWhenDone(() => exit(EXIT.failed), output)
   })
   // A reader that exits early (`| head`) has read enough. But if it gets the events of a run, its exit is a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -56,7 +56,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   // that a run could not write are read again after the next start.
   const limitMs = ships(args, commands) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
-  setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()
+  setTimeout(() => void exitWhenDone(exit, output), LEFTOVER_MS).unref()
 }
 
 function ships(args: readonly string[], commands: readonly Command[]): boolean {
@@ -82,7 +82,7 @@ function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Pr
  * Ends the process when all work is done. On exit, Node.js waits for calls in other threads. If such a call accesses an
  * unreachable file server, the call never returns, and only a signal ends the process.
  */
-export async function endProcess(
+export async function exitWhenDone(
   exit: () => void,
   stderr: { write(text: string): unknown },
   systems: FileSystems = fileSystems,

@@ -4,10 +4,10 @@ import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'
 import { demo } from './demo/source.js'
 import { elasticsearch } from './elasticsearch/destination.js'
-import { file as fileDestination } from './file/destination.js'
-import { file } from './file/source.js'
-import { http as httpDestination } from './http/destination.js'
-import { http } from './http/source.js'
+import { fileDestination } from './file/destination.js'
+import { fileSource } from './file/source.js'
+import { httpDestination } from './http/destination.js'
+import { httpSource } from './http/source.js'
 import { journald } from './journald/source.js'
 import { kafka } from './kafka/destination.js'
 import { loki } from './loki/destination.js'
@@ -33,11 +33,11 @@ import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
 
 export const components: readonly AnyDefinition[] = [
-  file,
+  fileSource,
   stdin,
   journald,
   tcp,
-  http,
+  httpSource,
   redis,
   demo,
   throttle,

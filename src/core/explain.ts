@@ -1,5 +1,5 @@
 import type { EventBatch } from './event/batch.js'
-import { type FieldReader, MISSING, STRING } from './event/field-reader.js'
+import { type FieldReader, MISSING, STRING_VALUE } from './event/field-reader.js'
 
 /** An example of a component for the reference. The tests run it. */
 export interface Example {
@@ -61,7 +61,7 @@ const LONGEST_VALUE = 100
 /** Returns the reader's current value, shortened for display. */
 export function shownValue(reader: FieldReader): string {
   if (reader.kind === MISSING) return 'missing'
-  const text = reader.kind === STRING ? JSON.stringify(reader.text()) : reader.json()
+  const text = reader.kind === STRING_VALUE ? JSON.stringify(reader.text()) : reader.json()
   return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
 }
 

@@ -1,6 +1,6 @@
 import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
-import { numberOf } from './event/field-reader.js'
+import { parsedNumber } from './event/field-reader.js'
 import { isoText, TIME_FORMATS } from './time-formats.js'
 
 export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
@@ -28,7 +28,7 @@ const BOOLEANS = new Map([
 const converters: Readonly<Record<FieldType, (text: string, wall: number) => unknown>> = {
   int: text => (/^\s*[+-]?\d{1,40}\s*$/.test(text) ? BigInt(text.trim().replace(/^\+/, '')) : undefined),
   float: text => {
-    const number = numberOf(text)
+    const number = parsedNumber(text)
     return Number.isFinite(number) ? number : undefined
   },
   bool: text => BOOLEANS.get(text.trim().toLowerCase()),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldPath, PathError, readFieldPath } from './event/field-path.js'
-import { type FieldReader, MISSING, NULL, NUMBER, STRING } from './event/field-reader.js'
+import { type FieldReader, MISSING, NULL_VALUE, NUMBER, STRING_VALUE } from './event/field-reader.js'
 import { once } from './options/options.js'
 
 /**
@@ -155,13 +155,13 @@ export function compileTemplate({ parts }: Template, field: (path: FieldPath) =>
 }
 
 function isBlank(reader: FieldReader): boolean {
-  if (reader.kind !== STRING) return reader.kind === NULL
+  if (reader.kind !== STRING_VALUE) return reader.kind === NULL_VALUE
   return reader.plain ? reader.start === reader.end : reader.text() === ''
 }
 
 function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
-  else if (reader.kind === NULL) sink.addText('null')
+  else if (reader.kind === NULL_VALUE) sink.addText('null')
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
 }
 

@@ -12,7 +12,7 @@ import { WantedNames } from '../lib/formats/json-scan.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { systemClock } from '../lib/time.js'
 import { type InputReading, inputBytes, totalSize } from './input-bytes.js'
-import type { FrameReader } from './replay.js'
+import type { FramesReader } from './replay.js'
 import type { ThrottlePath } from './subject.js'
 
 /** An input of a simulation, and the source that its events belong to. */
@@ -58,7 +58,7 @@ function onlySource({ sources, readers, throttle }: ThrottlePath): ComponentConf
 }
 
 /** Replays one input as its source would read it. Yields after each piece of the input. */
-async function* replayed(frames: FrameReader, input: SimulationInput, reading: InputReading): AsyncGenerator<void> {
+async function* replayed(frames: FramesReader, input: SimulationInput, reading: InputReading): AsyncGenerator<void> {
   const chunks = inputBytes(input.copy ?? input.path, reading)
   try {
     yield* replayedFrom(chunks, frames, input, reading.signal)
@@ -70,7 +70,7 @@ async function* replayed(frames: FrameReader, input: SimulationInput, reading: I
 
 async function* replayedFrom(
   chunks: AsyncGenerator<Buffer, undefined>,
-  frames: FrameReader,
+  frames: FramesReader,
   { path, source }: SimulationInput,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
@@ -100,7 +100,7 @@ function isText(first: Buffer): boolean {
   return JSON_OBJECTS.scan(line, 0, line.indexOf('\n'), new WantedNames(), new Int32Array(0), 0)
 }
 
-async function take(frame: Frame | undefined, frames: FrameReader): Promise<void> {
+async function take(frame: Frame | undefined, frames: FramesReader): Promise<void> {
   if (!frame) return
   await frames.replay(frame)
   frame.release?.()
@@ -176,7 +176,7 @@ export class InputReader {
   }
 
   /** Replays all inputs. `afterPiece` is awaited after each piece. */
-  async read(frames: FrameReader, afterPiece = async () => {}): Promise<void> {
+  async read(frames: FramesReader, afterPiece = async () => {}): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       await frames.start(this.#signal)

@@ -29,7 +29,7 @@ export interface Visitor {
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void
 }
 
-export interface FrameReader {
+export interface FramesReader {
   /** Called before the other methods. */
   start(signal: AbortSignal): Promise<void>
   stop(): Promise<void>
@@ -40,7 +40,7 @@ export interface FrameReader {
 }
 
 /** Replays events through the components before a throttle, each event at its own time. */
-export class Replay<V extends Visitor> implements FrameReader {
+export class Replay<V extends Visitor> implements FramesReader {
   read = 0
   /** Events that reached the throttle. If an event reached it on several paths, the event counts once for each path. */
   events = 0
@@ -184,10 +184,10 @@ export class Replay<V extends Visitor> implements FrameReader {
 }
 
 /** Replays each frame through two routes. */
-export class Twice implements FrameReader {
-  readonly #both: readonly FrameReader[]
+export class Twice implements FramesReader {
+  readonly #both: readonly FramesReader[]
 
-  constructor(one: FrameReader, other: FrameReader) {
+  constructor(one: FramesReader, other: FramesReader) {
     this.#both = [one, other]
   }
 

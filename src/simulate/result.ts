@@ -42,7 +42,7 @@ export interface SimulationResult {
   readonly from: number | null
   readonly to: number | null
   /** The slots of equal length to which every `over_time` refers. Null if no event has a time. */
-  readonly slots: TimeSlots | null
+  readonly slots: SlotTable | null
   /** Notes about the numbers, for example about events without a time. */
   readonly notes: readonly Fact[]
   /** One entry for each combination of key, window and limit, in this order. */
@@ -56,7 +56,7 @@ export interface Fact {
   readonly text: string
 }
 
-export interface TimeSlots {
+export interface SlotTable {
   readonly start: number
   readonly slot_ms: number
   /** At most 240. */

@@ -8,7 +8,7 @@ import { LineSplitter } from '../lib/lines/line-splitter.js'
 import { printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import { formatDuration, parseDuration } from '../lib/units.js'
-import { type FrameReader, Replay } from './replay.js'
+import { type FramesReader, Replay } from './replay.js'
 import type { Fact, Simulation } from './result.js'
 import { routeFrom, subjectOf } from './subject.js'
 import { parsePathFlag } from './throttle-flags.js'
@@ -35,7 +35,7 @@ interface Tapping {
 }
 
 /** Replays the events that leave outputs of a running daemon. Resolves with the number of skipped events. */
-async function replayTaps(frames: FrameReader, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
+async function replayTaps(frames: FramesReader, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
   const responses = await Promise.all(
     outputs.map(async output => {
       const query = new URLSearchParams({ component: output, rate: String(TAPPED_PER_SECOND), for: String(forMs) })
@@ -49,7 +49,7 @@ async function replayTaps(frames: FrameReader, { socket, outputs, forMs, signal,
   return skipped.reduce((sum, events) => sum + events, 0)
 }
 
-async function replayTap(frames: FrameReader, response: IncomingMessage, signal: AbortSignal): Promise<number> {
+async function replayTap(frames: FramesReader, response: IncomingMessage, signal: AbortSignal): Promise<number> {
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   let skipped = 0
   let pending = ''

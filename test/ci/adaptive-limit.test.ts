@@ -1,6 +1,6 @@
 import t from 'tap'
 import { DeliveryError } from '../../src/core/errors.js'
-import { AdaptiveLimit, type Outcome } from '../../src/engine/flow/delivery/adaptive-limit.js'
+import { AdaptiveLimit, type AttemptOutcome } from '../../src/engine/flow/delivery/adaptive-limit.js'
 import { fail, never, numbers, setUp } from '../support/delivery.js'
 import { settle } from '../support/manual-time.js'
 import { seeded } from '../support/seeded.js'
@@ -11,7 +11,7 @@ function use(
   answers: number,
   { ms = 50, capacity = 1000, most = 1000, pauseMs = 0 } = {},
 ): number {
-  const sent: ((ms: number, outcome: Outcome) => void)[] = []
+  const sent: ((ms: number, outcome: AttemptOutcome) => void)[] = []
   let refused = 0
   for (let i = 0; i < answers; i++) {
     while (limit.inFlight < Math.min(limit.allowed, most)) {
@@ -29,7 +29,7 @@ function use(
 }
 
 /** Sends so many requests at once, which get the same answer. */
-function send(limit: AdaptiveLimit, count: number, outcome: Outcome): void {
+function send(limit: AdaptiveLimit, count: number, outcome: AttemptOutcome): void {
   const sent = Array.from({ length: count }, () => limit.sent())
   for (const end of sent) end(50, outcome)
 }

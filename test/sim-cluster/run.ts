@@ -8,7 +8,7 @@ import { type Limit, scaleOf } from '../../src/components/throttle/limit.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
-import { batchOf, readerOf } from '../support/batches.js'
+import { batchOf, fieldReaderOf } from '../support/batches.js'
 import { Seeded } from '../support/seeded.js'
 import { SimulatedServer } from './server.js'
 import { World } from './world.js'
@@ -119,7 +119,7 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
         return grants
       },
     }
-    const keyFields = [readerOf('.k', wanted)]
+    const keyFields = [fieldReaderOf('.k', wanted)]
     const decider = new ClusterDecider(
       {
         keyFields,
@@ -127,7 +127,7 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
         onMaxKeys: 'pass',
         seed: id,
         limits,
-        ...(kind === 'costs' && { costField: readerOf('.c', wanted) }),
+        ...(kind === 'costs' && { costField: fieldReaderOf('.c', wanted) }),
         part,
         members: daemons,
         onFailure: 'local_share',

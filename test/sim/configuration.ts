@@ -1,4 +1,4 @@
-import { file } from '../../src/components/file/destination.js'
+import { fileDestination } from '../../src/components/file/destination.js'
 import type { AnyDefinition } from '../../src/core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../../src/core/options/delivery-options.js'
 import type { ComponentConfig, Config } from '../../src/engine/config/load.js'
@@ -37,7 +37,7 @@ export const outputOf = (id: string) => `/out/${id}.log`
 
 /** Parsed once: checking the same options again for every process takes more time than most of what it does with them. */
 const DELIVERY = deliveryOptions.parse({ retry: { initial: '200ms', max: '3 Seconds' } })
-const FILE = file.options.parse({ path: '/', fsync: true })
+const FILE = fileDestination.options.parse({ path: '/', fsync: true })
 
 /** `options`: as they are after a check. */
 function component<K extends 'source' | 'processor' | 'destination'>(
@@ -67,7 +67,7 @@ function processorOf(spec: ProcessorSpec): ComponentConfig<'processor'> {
 function destinationOf(spec: DestinationSpec, root: string): ComponentConfig<'destination'> {
   const config =
     spec.kind === 'file'
-      ? component(file, spec, { ...FILE, path: `${root}${outputOf(spec.id)}` })
+      ? component(fileDestination, spec, { ...FILE, path: `${root}${outputOf(spec.id)}` })
       : component(receiverDestination, spec, { version: spec.version })
   return { ...config, delivery: deliveryOf(spec) }
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import { http } from '../../src/components/http/destination.js'
+import { httpDestination } from '../../src/components/http/destination.js'
 import type { AnyDefinition, Destination, DestinationContext } from '../../src/core/component.js'
 import { DeliveryError } from '../../src/core/errors.js'
 import type { AckStatus } from '../../src/core/event/ack.js'
@@ -38,7 +38,7 @@ export interface Made {
  */
 export async function make(
   options: Record<string, unknown>,
-  definition: AnyDefinition<'destination'> = http,
+  definition: AnyDefinition<'destination'> = httpDestination,
   stdout: NodeJS.WritableStream = new PassThrough(),
   inherited?: unknown,
   folder = '',

@@ -7,7 +7,7 @@ import { DECODED, INVALID } from '../../src/core/event/flags.js'
 import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
 import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
-import { batchOf, readerOf } from './batches.js'
+import { batchOf, fieldReaderOf } from './batches.js'
 import { accessLine, criLine, dockerLine } from './log-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
@@ -56,7 +56,7 @@ export async function fieldDifferences(
       maxLineBytes: random.chance(0.9) ? 2 ** 20 : 150,
       ...(random.chance(0.5) && { peer: '192.0.2.1:80' }),
     }
-    const readers = paths.map(path => readerOf(path, wanted))
+    const readers = paths.map(path => fieldReaderOf(path, wanted))
     const decode: Reading = batch => events(batch, readers)
     const options = { codec, remove_field: random.chance(0.5) }
     const parsed = await parsing(
@@ -93,7 +93,7 @@ export async function fieldDifferences(
 
 async function parsing(options: object, paths: readonly string[]): Promise<{ read: Reading; wanted: WantedNames }> {
   const { processor, wanted } = await loadedStageOf(parse, options)
-  const readers = paths.map(path => readerOf(path, wanted))
+  const readers = paths.map(path => fieldReaderOf(path, wanted))
   const read: Reading = batch => {
     const to = new Uint8Array(batch.length)
     const problems: (string | undefined)[] = []

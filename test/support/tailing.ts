@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { Tailer } from '../../src/components/file/reading/tailer.js'
-import { file } from '../../src/components/file/source.js'
+import { fileSource } from '../../src/components/file/source.js'
 import type { Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
@@ -155,8 +155,8 @@ export async function tail(
       ...(path ? { path } : {}),
     }),
   } as Partial<SourceContext> as SourceContext
-  const source = await file.create(
-    file.options.parse({ scan_interval: '20ms', rotate_wait: '1h', ...options }),
+  const source = await fileSource.create(
+    fileSource.options.parse({ scan_interval: '20ms', rotate_wait: '1h', ...options }),
     context,
   )
   let abort = new AbortController()

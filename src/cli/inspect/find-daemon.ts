@@ -54,7 +54,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
 }
 
 /** The document of /status, in which the problems of the configuration come first. */
-export async function statusOf({ socket, mistakes }: Daemon): Promise<Status> {
+export async function statusFrom({ socket, mistakes }: Daemon): Promise<Status> {
   const status = await statusAt(socket)
   return { ...status, problems: [...mistakes, ...status.problems] }
 }

@@ -1,7 +1,7 @@
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { DISCARDED } from '../../core/processor.js'
 import { type DaemonOptions, findSocket } from '../../daemon/admin/daemon-socket.js'
-import { type DaemonView, rateOf, stateOf, statusAt, viewOf } from '../../daemon/admin/daemon-view.js'
+import { type DaemonView, rateOf, stateWords, statusAt, viewOf } from '../../daemon/admin/daemon-view.js'
 import { loadDaemonConfig } from '../../daemon/managed/local-part.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -175,7 +175,7 @@ export function liveBetween(before: DaemonView, now: DaemonView): LiveNumbers {
       if (inFlight > 0) parts.push(`${short(inFlight)} in flight`)
       const destination = now.destinations.find(one => one.id === id)
       const held = destination !== undefined && destination.state !== 'ready' && destination.state !== 'stopped'
-      return { numbers: parts.filter(Boolean).join(', '), state: stateOf(now, id), held }
+      return { numbers: parts.filter(Boolean).join(', '), state: stateWords(now, id), held }
     },
     flow(id, output) {
       const isDropped = output === DISCARDED || output === REJECTED

@@ -7,7 +7,7 @@ import { wrap } from '../../daemon/process/wrap.js'
 import { failed } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
 import { clockTime, lasting, short } from '../../lib/units.js'
-import { findDaemon, statusOf } from './find-daemon.js'
+import { findDaemon, statusFrom } from './find-daemon.js'
 import {
   backlogLines,
   bottleneckLines,
@@ -26,7 +26,7 @@ const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
  */
 export async function printStatus(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
-  const { series, ...document } = await statusOf(daemon)
+  const { series, ...document } = await statusFrom(daemon)
   const text = options.json
     ? printableJson(JSON.stringify(document, null, 2))
     : statusLines(viewOf({ ...document, series }), terminalOf(io), daemon.others).join('\n')

@@ -7,7 +7,7 @@ import { beginning, wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
-import { findDaemon, statusOf } from './find-daemon.js'
+import { findDaemon, statusFrom } from './find-daemon.js'
 import {
   backlogLines,
   bottleneckLines,
@@ -36,7 +36,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')
   const daemon = await findDaemon(options, io.env)
-  const view = async () => viewOf(await statusOf(daemon))
+  const view = async () => viewOf(await statusFrom(daemon))
   const { width, height } = terminalOf(io)
   const others = otherLines(daemon.others, width)
   await untilInterrupted(async signal => {

@@ -4,14 +4,14 @@ import { packageFolder } from '../../lib/version.js'
 import type { OwnLog, Receiver } from './plan.js'
 
 /** The person who reads the screen: this person's current folder, and how to call this program from that folder. */
-export interface Reader {
+export interface ScreenReader {
   readonly folder: string
   /** How a command begins: `npx sluice`. */
   readonly program: string
 }
 
 /** npm runs scripts in the folder of the package, and sets INIT_CWD to the folder where it was called. */
-export function readerOf(env: NodeJS.ProcessEnv, main: string): Reader {
+export function readerOf(env: NodeJS.ProcessEnv, main: string): ScreenReader {
   const folder = (env.npm_command && env.INIT_CWD) || process.cwd()
   return { folder, program: programFor(folder, main) }
 }
@@ -43,7 +43,7 @@ export interface Announced {
 }
 
 /** The text before the numbers. Its lines fit 80 columns, unless paths are too long. */
-export function announce(about: Announced, { folder, program }: Reader): string {
+export function announce(about: Announced, { folder, program }: ScreenReader): string {
   const { page, apps, rate, limit, log, receiver, metricsUrl } = about
   const here = (path: string) => shown(path, folder)
   const config = here(about.configPath)
@@ -74,7 +74,7 @@ const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)
  * How to continue after the service of the quickstart has ended. `sed 1d` removes the schema from the copy, because the
  * path of the schema is relative to the example.
  */
-export function continueText(example: string, { folder, program }: Reader): string {
+export function continueText(example: string, { folder, program }: ScreenReader): string {
   return `
 To continue with your own logs, change a copy of the configuration, and run it:
   sed 1d ${shown(example, folder)} > my-sluice.yaml
@@ -83,7 +83,7 @@ To continue with your own logs, change a copy of the configuration, and run it:
 }
 
 /** States which quickstart already runs here, and how to inspect it. */
-export function runningText(pid: number, configPath: string, { folder, program }: Reader): string {
+export function runningText(pid: number, configPath: string, { folder, program }: ScreenReader): string {
   return `sluice: a quickstart already runs in this folder: process ${pid}
   look at it:  ${program} status --config ${shown(configPath, folder)}
   end it:      Ctrl-C in its terminal, or kill ${pid}

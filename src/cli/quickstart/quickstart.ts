@@ -9,10 +9,10 @@ import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/run/st
 import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
 import { Machine } from '../init/machine.js'
-import { announce, continueText, type Reader, readerOf, runningText, shown } from './announce.js'
+import { announce, continueText, readerOf, runningText, type ScreenReader, shown } from './announce.js'
 import { chooseLog, EXAMPLE, type OwnLog, planYaml, type Receiver } from './plan.js'
 import { startOwnService } from './service.js'
-import { LiveView, type Outcome } from './view.js'
+import { LiveView, type RunSummary } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
 /** Files left in the quickstart's folder by a run of this or an earlier version. */
@@ -62,7 +62,7 @@ interface Parts {
   readonly configPath: string
   readonly log: OwnLog | undefined
   readonly receiver: Receiver
-  readonly reader: Reader
+  readonly reader: ScreenReader
 }
 
 /** Runs the daemon, shows the run until it ends, and then prints the summary. */
@@ -70,7 +70,7 @@ async function deliver(parts: Parts, io: Io): Promise<number> {
   const { folder, configPath, log, receiver, reader } = parts
   const token = randomBytes(32).toString('base64url')
   const tokenFile = join(folder, 'page-token')
-  let summary: ((arrived: Outcome['arrived']) => string) | undefined
+  let summary: ((arrived: RunSummary['arrived']) => string) | undefined
   let code: number
   try {
     writeFileSync(tokenFile, `${token}\n`, { mode: 0o600 })

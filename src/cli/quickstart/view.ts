@@ -33,7 +33,7 @@ export interface Counts {
 }
 
 /** What happened to all events, as counted by the daemon and the receiver. */
-export interface Outcome extends Pick<Totals, 'received' | 'emitted' | 'delivered' | 'undelivered'> {
+export interface RunSummary extends Pick<Totals, 'received' | 'emitted' | 'delivered' | 'undelivered'> {
   readonly ms: number
   /** The address of the service. */
   readonly url: string
@@ -94,7 +94,7 @@ export class LiveView {
   }
 
   /** The totals of all lines, and where the events are. */
-  summary({ ms, received, emitted: created, delivered, undelivered, url, arrived }: Outcome): string {
+  summary({ ms, received, emitted: created, delivered, undelivered, url, arrived }: RunSummary): string {
     const { limit, log } = this.#shown
     // The throttle emits summaries of discarded events.
     const emitted = created?.limit_apps ?? 0

@@ -4,7 +4,7 @@ import { reaches } from '../../core/options/reach.js'
 const APPS = ['web', 'checkout', 'mail', 'batch']
 const MOST_APPS = 10_000
 
-export const options = z.strictObject({
+export const demoSourceOptions = z.strictObject({
   rate: z.int().min(1).max(1_000_000).default(100).describe('Events per second, of all apps together.'),
   apps: z
     .union(
@@ -24,7 +24,7 @@ export const options = z.strictObject({
     .describe(`Number of apps, or a list of their names. The first ones are named ${APPS.join(', ')}.`),
   seed: z.int().min(0).default(1).describe('The same number gives the same sequence of events.'),
 })
-export type DemoOptions = z.output<typeof options>
+export type DemoOptions = z.output<typeof demoSourceOptions>
 
 function named(count: number): string[] {
   return Array.from({ length: count }, (_, i) => APPS[i] ?? `app-${i + 1}`)

@@ -112,7 +112,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
  * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice. In
  * this case, divides the request into two groups, which are sent separately.
  */
-export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
+export function readBulkRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)
   if (status !== 400 || events === 1 || !/parse_exception/.test(text)) return undefined
   return { groups: Array.from({ length: events }, (_, n) => (n < events / 2 ? 0 : 1)) }

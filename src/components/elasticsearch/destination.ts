@@ -1,10 +1,10 @@
 import { isConstant, type Template, templatePaths } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
-import { readItem, readRefusal } from './bulk-answer.js'
+import { readBulkRefusal, readItem } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
-import { BULK_PATH, options } from './options.js'
+import { BULK_PATH, elasticsearchOptions } from './options.js'
 
 /**
  * Asks only for these members of the response. For each event, all other members together are as long as a short event.
@@ -26,7 +26,7 @@ export const elasticsearch = defineHttpDestination({
     advice:
       'By default (`mode: index`), Sluice assumes an index. But if an index template with `data_stream` matches the name, the server creates a data stream at the first event. Elasticsearch has a template for `logs-*-*`, which also matches `logs-my-shop`. Sluice cannot prevent this, but if the option `index` uses no fields, the log and `sluice validate --online` report an index or data stream that does not fit `mode`.\n\nTo log in, set `auth: { type: basic, username: sluice, password_file: /etc/sluice/elastic-password }` or `auth: { type: api_key, key_file: /etc/sluice/elastic-key }`. The key file contains the encoded API key.',
   },
-  options,
+  options: elasticsearchOptions,
   examples: [
     {
       title: 'An index for each app',
@@ -70,7 +70,7 @@ export const elasticsearch = defineHttpDestination({
       encode: request => bulk.encode(request),
       ...(isNamedByEvents && { targetOf: (batch, i) => bulk.targetOf(batch, i) }),
       inspect: get => inspect(options, get),
-      refusal: readRefusal,
+      refusal: readBulkRefusal,
       answerList: {
         name: 'items',
         isWhole: true,

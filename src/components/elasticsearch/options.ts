@@ -12,7 +12,7 @@ function isName({ parts }: Template): boolean {
 }
 
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
-export const options = z
+export const elasticsearchOptions = z
   .strictObject({
     url: baseUrl(BULK_PATH).describe('The address of the cluster, such as http://127.0.0.1:9200.'),
     index: template()
@@ -57,4 +57,4 @@ export const options = z
       refuseAt(context, ['action'], 'must be create: a data stream does not accept updates')
   })
 
-export type ElasticsearchOptions = z.output<typeof options>
+export type ElasticsearchOptions = z.output<typeof elasticsearchOptions>

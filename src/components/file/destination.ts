@@ -225,7 +225,7 @@ export class FileDestination implements Destination {
   }
 }
 
-export const file = defineDestination({
+export const fileDestination = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:

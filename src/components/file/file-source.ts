@@ -7,7 +7,7 @@ import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { Slices } from '../../lib/slices.js'
 import { KnownBeginnings } from './beginnings.js'
 import { Descriptors } from './descriptors.js'
-import { Discovery, type Found } from './discovery/discovery.js'
+import { Discovery, type FoundFile } from './discovery/discovery.js'
 import { Remote } from './discovery/remote.js'
 import { type OnHint, Watches } from './discovery/watches.js'
 import { registerGauges } from './gauges.js'
@@ -360,7 +360,7 @@ export class FileSource implements Source {
   }
 
   /** Returns true if folders are newly watched, because files may have been created in them before the watch. */
-  async #lookAt(found: Found, slices: Slices, isWhole: boolean): Promise<boolean> {
+  async #lookAt(found: FoundFile, slices: Slices, isWhole: boolean): Promise<boolean> {
     const { folders, isSame } = found
     await this.#openFiles.sweep(found, slices, isWhole)
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()

@@ -4,7 +4,7 @@ import { errorCode } from '../../core/errors.js'
 import { orNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { Slices } from '../../lib/slices.js'
 import { formatOfName } from './compression.js'
-import { type Found, mayMiss, type NameKind } from './discovery/discovery.js'
+import { type FoundFile, mayMiss, type NameKind } from './discovery/discovery.js'
 import { fingerprintAt, keyOf, leadsTo, same } from './identity.js'
 import { blocks, wheres } from './known/state.js'
 import { followMoved } from './moved.js'
@@ -15,7 +15,7 @@ import type { Tailer } from './reading/tailer.js'
 import { list, namesIn } from './rotation/candidates.js'
 import { type Compared, originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import { nameOf } from './rotation/subjects.js'
+import { nameOfEntry } from './rotation/subjects.js'
 import type { Displaced } from './saved.js'
 
 /** Errors of a descriptor whose file was removed on the server, or whose file system is gone. */
@@ -80,7 +80,7 @@ export class OpenFiles extends Opener {
    * Examines the paths that a walk found, and the files found earlier whose paths this walk did not find. If not
    * `isWhole`, what is on a silent file system is left as it is.
    */
-  async sweep(found: Pick<Found, 'files' | 'unlisted'>, slices: Slices, isWhole = true): Promise<void> {
+  async sweep(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: Slices, isWhole = true): Promise<void> {
     this.#isWhole = isWhole
     this.search.beginSweep(path => mayMiss(found, path))
     const now = this.options.context.clock.wall()
@@ -103,7 +103,7 @@ export class OpenFiles extends Opener {
     return !this.#isWhole && this.options.tailing.remote.isSilent(path)
   }
 
-  async #lookAt(found: Pick<Found, 'files' | 'unlisted'>, slices: Slices): Promise<void> {
+  async #lookAt(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: Slices): Promise<void> {
     const { files, unlisted } = found
     const { problems, saved, context, descriptors, onReady, tailing } = this.options
     if (this.isFirst && saved.savedAt !== undefined) await followMoved(saved, context, slices)
@@ -121,7 +121,7 @@ export class OpenFiles extends Opener {
     }
     // While a folder cannot be listed, other files may have the names of files that are not read now.
     for (const entry of unlisted.size > 0 ? saved.entries() : [])
-      if (mayMiss(found, nameOf(entry))) this.#noteUnexamined(nameOf(entry))
+      if (mayMiss(found, nameOfEntry(entry))) this.#noteUnexamined(nameOfEntry(entry))
     for (const path of this.#unexamined.keys()) if (!files.has(path) && !mayMiss(found, path)) this.#wasExamined(path)
     const now = context.clock.now()
     const thorough = now >= this.#thoroughAt

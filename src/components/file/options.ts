@@ -14,7 +14,7 @@ const fileGlob = () =>
       if (fault !== undefined) refuse(context, fault)
     })
 
-export const options = z
+export const fileOptions = z
   .strictObject({
     include: z
       .array(reaches('files', fileGlob()))
@@ -73,4 +73,4 @@ export const options = z
       ),
   })
   .superRefine(checkSplit)
-export type FileOptions = z.output<typeof options>
+export type FileOptions = z.output<typeof fileOptions>

@@ -3,10 +3,10 @@ import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
 import { compileReads } from './discovery/glob.js'
 import { filesThere, includeWarnings } from './discovery/include-warnings.js'
-import { options } from './options.js'
+import { fileOptions } from './options.js'
 import { startedFiles } from './saved.js'
 
-export const file = defineSource({
+export const fileSource = defineSource({
   type: 'file',
   summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
   notes:
@@ -22,7 +22,7 @@ export const file = defineSource({
     'Sluice follows symbolic links: anyone who can create files in a folder that Sluice reads can make Sluice read any file that the user of the daemon may read. ' +
     'Run Sluice as a user of its own, as its systemd unit does. Do not run it as root on folders that other users may write. ' +
     `${MULTILINE_NOTES} The saved position is before an event that waits for more lines: after a kill, the event is read again from its beginning.`,
-  options,
+  options: fileOptions,
   catchesUp: () => true,
   filesThere: ({ include, exclude, read_from }) => (read_from === 'end' ? undefined : filesThere(include, exclude)),
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),

@@ -39,7 +39,7 @@ const entry = z
   })
   .catch({ index: -1 })
 
-export const http = defineHttpDestination({
+export const httpDestination = defineHttpDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:

@@ -10,7 +10,7 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { networkOf } from '../../lib/network/network-address.js'
 import { createServer, STATUS_CODES } from '../../lib/network/node-http.js'
 import { aborted, sleep } from '../../lib/time.js'
-import { type BodyFormat, checkAccess, checkHeaders } from '../../net/http/events/checks.js'
+import { type BodyFormat, checkAccess, checkEventHeaders } from '../../net/http/events/checks.js'
 import { sendBody } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
@@ -159,7 +159,7 @@ export class HttpSource implements Source {
     if (request.method === 'HEAD') return { status: 200 }
     if (addressOf(request).path !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
     checkMethod(request, METHODS)
-    const { content, gzip } = checkHeaders(request, maxBytes, this.#options.decode)
+    const { content, gzip } = checkEventHeaders(request, maxBytes, this.#options.decode)
     const peer = peerOf(request.socket) ?? ''
     const sender = this.#isShared(peer) ? exchange : networkOf(peer)
     const lease = this.#quota.lease({ sender, refuse: refusal => exchange.refuse(refusal) })

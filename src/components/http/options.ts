@@ -6,7 +6,7 @@ import { reaches } from '../../core/options/reach.js'
 import { auth } from '../../net/key.js'
 import { isLocal, listenOptions } from '../../net/listen-options.js'
 
-export const options = z
+export const httpOptions = z
   .strictObject({
     ...listenOptions,
     path: reaches(
@@ -51,7 +51,7 @@ export const options = z
       refuseAt(context, ['headers_timeout'], 'must not be more than request_timeout')
   })
 
-export type HttpSourceOptions = z.output<typeof options>
+export type HttpSourceOptions = z.output<typeof httpOptions>
 
 /** Warns if everyone can send events, or if keys are sent without encryption. */
 export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] {

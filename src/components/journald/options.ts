@@ -7,7 +7,7 @@ import { RENAMED } from './fields.js'
 
 const FIELD = /^[A-Z_][A-Z0-9_]{0,63}$/
 
-export const options = z
+export const journaldOptions = z
   .strictObject({
     units: z
       .array(
@@ -69,7 +69,7 @@ export const options = z
     if (directory !== undefined && files !== undefined) refuseAt(context, ['files'], 'cannot be used with directory')
   })
 
-export type JournaldOptions = z.output<typeof options>
+export type JournaldOptions = z.output<typeof journaldOptions>
 
 export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]

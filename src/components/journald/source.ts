@@ -1,6 +1,6 @@
 import { defineSource } from '../../core/component.js'
 import { fieldsOfEntries } from './fields.js'
-import { options } from './options.js'
+import { journaldOptions } from './options.js'
 import { placeIn } from './place.js'
 
 export const journald = defineSource({
@@ -17,7 +17,7 @@ export const journald = defineSource({
     'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
     'does not run, it is the current age of this entry. The metric exists after the first entry. It stays small if the journal gets few entries.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
-  options,
+  options: journaldOptions,
   examples: [
     { title: 'Warnings and errors of two services', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },
     {

@@ -5,7 +5,7 @@ import { templatePaths } from '../../core/template.js'
 import { loadKafka } from '../../net/kafka/client.js'
 import { isSentPlainly } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
-import { options } from './options.js'
+import { kafkaOptions } from './options.js'
 import { RecordEncoder } from './records.js'
 import { topicsOf } from './topics.js'
 
@@ -30,7 +30,7 @@ export const kafka = defineDestination({
     limits: '`batch.max_bytes` (1 MB) and `batch.max_events` (10,000) for a request; `max_message_bytes` for a batch.',
     tested: 'Kafka 4.3.0 with one broker and unsigned tokens. Simulated: errors of large clusters.',
   },
-  options,
+  options: kafkaOptions,
   examples: [
     {
       title: 'One topic, and a partition for each app',

@@ -18,7 +18,7 @@ const name = (what: string) =>
       .max(256, { error: `must be the name of a ${what}` }),
   )
 
-export const options = z
+export const kafkaOptions = z
   .strictObject({
     ...clusterOptions,
     topic: template().describe(
@@ -75,4 +75,4 @@ export const options = z
       refuseAt(context, ['id_header'], 'is also in "headers"')
   })
 
-export type KafkaOptions = z.output<typeof options>
+export type KafkaOptions = z.output<typeof kafkaOptions>

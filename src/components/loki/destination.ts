@@ -1,9 +1,9 @@
 import type { Template } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
-import { options, PUSH_PATH, TENANT } from './options.js'
+import { lokiOptions, PUSH_PATH, TENANT } from './options.js'
 import { PushRequest } from './push-request.js'
-import { readRefusal } from './refusal.js'
+import { readLokiRefusal } from './refusal.js'
 
 /** Limits how many streams wait for more events, because all are checked whenever a request begins or ends. */
 const MOST_OPEN = 1000
@@ -22,7 +22,7 @@ export const loki = defineHttpDestination({
     advice:
       'Events without the field in `timestamp` get the time when Sluice read them. In a disk buffer and in the dead-letter queue, they keep this time. If Sluice reads the event again, for example after a kill, it has a new time, and Loki stores it twice.\n\nAfter a kill or a lost answer, Loki can reject a repeated event as `too_far_behind`, although it has stored the event. Search Loki for the lines in `data_dir/dead-letter/ID.ndjson`. If Loki has all of them, move the file to another folder; the daemon may keep running. If events are missing, `sluice resend` does not help while the stream has much newer events.',
   },
-  options,
+  options: lokiOptions,
   examples: [
     {
       title: 'A stream for each app and level',
@@ -68,7 +68,7 @@ export const loki = defineHttpDestination({
       ...(isProtobuf && {
         json: request => new PushRequest({ ...options, compression: 'none' }, context).encode(request),
       }),
-      refusal: (status, text, request) => readRefusal(status, text, push, request),
+      refusal: (status, text, request) => readLokiRefusal(status, text, push, request),
     }
   },
 })

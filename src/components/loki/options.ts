@@ -19,7 +19,7 @@ const name = () =>
   )
 
 const { headers, auth, validate, compression: _compression, url: _, ...rest } = clientOptions
-export const options = z
+export const lokiOptions = z
   .strictObject({
     url: baseUrl(PUSH_PATH).describe(
       `The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PUSH_PATH} below it.`,
@@ -66,4 +66,4 @@ export const options = z
       refuseAt(context, ['labels'], 'must have a label that is never empty: a text, or a field as in ${.app:-none}')
   })
 
-export type LokiOptions = z.output<typeof options>
+export type LokiOptions = z.output<typeof lokiOptions>

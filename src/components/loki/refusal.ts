@@ -112,7 +112,7 @@ const KNOWN: readonly Known[] = [
 ]
 
 /** Returns what an error response means for the events of a request; undefined: the status alone decides. */
-export function readRefusal(
+export function readLokiRefusal(
   status: number,
   text: string,
   push: PushRequest,

@@ -3,7 +3,7 @@ import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { errorWords, readRefusal, readSuccess } from './answer.js'
 import { ExportRequest } from './export-request.js'
-import { FIELDS, LOGS_PATH, options } from './options.js'
+import { FIELDS, LOGS_PATH, otlpOptions } from './options.js'
 
 const GRPC_PORT = /^https?:\/\/[^/]*:4317(?:\/|$)/i
 const DEFAULT_FIELDS = new Set(['.app', '.host', '.logger', '.timestamp', ...Object.values(FIELDS).flat()])
@@ -38,7 +38,7 @@ export const otlp = defineHttpDestination({
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenTelemetry Collector 0.128.0. Simulated: partial success.',
   },
-  options,
+  options: otlpOptions,
   examples: [
     {
       title: 'To a Collector on this machine',

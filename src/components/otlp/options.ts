@@ -15,7 +15,7 @@ export const FIELDS = {
 }
 
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
-export const options = z
+export const otlpOptions = z
   .strictObject({
     url: baseUrl(LOGS_PATH).describe(
       `The address of the receiver, such as http://127.0.0.1:4318. Events are sent to ${LOGS_PATH} below it.`,
@@ -68,4 +68,4 @@ export const options = z
   })
   .superRefine(checkHeaders)
 
-export type OtlpOptions = z.output<typeof options>
+export type OtlpOptions = z.output<typeof otlpOptions>

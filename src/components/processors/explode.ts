@@ -4,7 +4,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
 import { EventJson } from '../../core/event/event-json.js'
 import { cannotBeSet, type FieldPath } from '../../core/event/field-path.js'
-import { ARRAY, type FieldReader } from '../../core/event/field-reader.js'
+import { ARRAY_VALUE, type FieldReader } from '../../core/event/field-reader.js'
 import { Growth } from '../../core/event/growth.js'
 import { fieldPath } from '../../core/options/options.js'
 import { type BatchScope, discard, FAILED } from '../../core/processor.js'
@@ -72,7 +72,7 @@ class Explode implements Processor {
     }
     this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
-      if (this.#reader.load(batch, i) !== ARRAY) {
+      if (this.#reader.load(batch, i) !== ARRAY_VALUE) {
         if (when_no_array === 'fail') fail(i, `${field.text} is not an array`)
         continue
       }

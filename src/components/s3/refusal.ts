@@ -65,7 +65,7 @@ export class S3Refusal extends DeliveryError {
 }
 
 /** `text`: the body of the response, as one line. */
-export function refusalOf(
+export function objectRefusal(
   status: number,
   text: string,
   place: string,

@@ -12,7 +12,7 @@ import { isSuccess, retryAfterMs } from '../../net/http/client/answers/statuses.
 import { withoutSlash } from '../../net/http/client/options.js'
 import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
-import { NO_UPLOAD, refusalOf, S3Refusal, unescaped } from './refusal.js'
+import { NO_UPLOAD, objectRefusal, S3Refusal, unescaped } from './refusal.js'
 
 /** An object larger than this is sent in parts of this size. A part is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
@@ -93,7 +93,7 @@ export class S3Store implements ObjectStore {
     const headers = this.#headers(contentType)
     const said = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
     const id = /<UploadId>([^<]+)<\/UploadId>/.exec(said.text)?.[1]
-    if (id === undefined) throw refusalOf(502, 'the answer does not contain an UploadId', `POST ${this.#url}`, {})
+    if (id === undefined) throw objectRefusal(502, 'the answer does not contain an UploadId', `POST ${this.#url}`, {})
     await object.writeNote(id)
     object.progress = { id, tags: [] } satisfies Multipart
   }
@@ -112,7 +112,7 @@ export class S3Store implements ObjectStore {
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
     const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
     // The receiver may send status 200, and then report an error.
-    if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
+    if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw objectRefusal(500, text, `POST ${this.#url}`, {})
     return true
   }
 
@@ -154,7 +154,7 @@ export class S3Store implements ObjectStore {
     const headers = this.#headers('application/octet-stream')
     const { text } = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
     const id = /<UploadId>([^<]+)<\/UploadId>/.exec(text)?.[1]
-    if (id === undefined) throw refusalOf(502, text, `POST ${this.#url}`, {})
+    if (id === undefined) throw objectRefusal(502, text, `POST ${this.#url}`, {})
     await this.#ask({ method: 'DELETE', key, query: { uploadId: id } }, signal)
     return 'may write objects'
   }
@@ -214,7 +214,7 @@ export class S3Store implements ObjectStore {
       await drain(answer.body)
       await answer.sent
       // A proxy may have answered without storing the object.
-      if (etag === undefined) throw refusalOf(502, 'the answer does not contain an ETag', place, {})
+      if (etag === undefined) throw objectRefusal(502, 'the answer does not contain an ETag', place, {})
       return { text: '', etag }
     }
     // The response may repeat secrets from the headers of the request.
@@ -222,7 +222,7 @@ export class S3Store implements ObjectStore {
     const hidden = [secretAccessKey, sessionToken, signed.authorization!.slice(-SIGNATURE_LENGTH)]
     const text = hideSecrets(await bodyText(answer.body), hidden)
     if (isSuccess(status)) return { text, etag, length: said['content-length'] }
-    throw refusalOf(status, text, place, {
+    throw objectRefusal(status, text, place, {
       requestId: one(said['x-amz-request-id']),
       retryAfterMs: retryAfterMs(one(said['retry-after']), clock.wall()),
     })

@@ -3,7 +3,7 @@ import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
 import { checkSplit, multilineOption } from '../../core/options/multiline-options.js'
 import { duration } from '../../core/options/options.js'
 
-export const options = z
+export const stdioOptions = z
   .strictObject({
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
@@ -15,4 +15,4 @@ export const options = z
     multiline: multilineOption(),
   })
   .superRefine(checkSplit)
-export type StdinOptions = z.output<typeof options>
+export type StdinOptions = z.output<typeof stdioOptions>

@@ -1,14 +1,14 @@
 import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
-import { options } from './options.js'
+import { stdioOptions } from './options.js'
 
 export const stdin = defineSource({
   type: 'stdin',
   summary: 'Reads standard input; the run ends when the input ends.',
   single: 'standard input',
   notes: `A configuration can have one source of this type. Standard input cannot be read again: events that were read and not delivered are lost if the process is killed. ${MULTILINE_NOTES}`,
-  options,
+  options: stdioOptions,
   examples: [
     { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },
     { title: 'Stack traces joined to the message before them', yaml: 'multiline: { preset: [java, node] }\n' },

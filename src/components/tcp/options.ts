@@ -4,7 +4,7 @@ import { checkDelimited } from '../../core/options/multiline-options.js'
 import { duration, refuseAt } from '../../core/options/options.js'
 import { listenOptions } from '../../net/listen-options.js'
 
-export const options = z
+export const tcpOptions = z
   .strictObject({
     ...listenOptions,
     framing: z
@@ -26,4 +26,4 @@ export const options = z
     if (framing === undefined || !decode.framing) return
     refuseAt(context, ['framing'], `cannot be used with decode: ${decode.name}, which defines where a record ends`)
   })
-export type TcpSourceOptions = z.output<typeof options>
+export type TcpSourceOptions = z.output<typeof tcpOptions>

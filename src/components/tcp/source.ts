@@ -1,14 +1,14 @@
 import { dividedWarnings } from '../../core/codecs/options.js'
 import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
-import { options } from './options.js'
+import { tcpOptions } from './options.js'
 
 export const tcp = defineSource({
   type: 'tcp',
   summary: 'Receives lines and syslog messages over TCP, with or without TLS.',
   notes:
     'TCP does not confirm that a message was delivered. A kill loses messages that were read and not delivered; a broken connection loses messages in transit. To prevent this, use the http source or a file. While a destination waits, the source does not read, so senders wait, too. When it stops, the source half-closes its connections to notify senders. It still reads and delivers messages in transit, and messages that are sent within the next two seconds.\n\nEvents have `.peer`, the address of the sender, unless they are JSON objects. A message with a length prefix may have several lines; `encoding: raw` writes them unchanged.\n\nIf a connection ends within a message, the received part is delivered. Empty messages are skipped.',
-  options,
+  options: tcpOptions,
   examples: [
     {
       title: 'Syslog from the network, over TLS',

@@ -8,7 +8,7 @@ export class ConditionError extends Error {
   }
 }
 
-export const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
+export const WORD_AT = /[\p{L}_][\p{L}\p{N}_]*/uy
 const SPACE = /\s*/y
 
 /** A position in the text of a condition. Moving past a token also skips the white space after the token. */
@@ -53,7 +53,7 @@ export class Cursor {
 
   /** Takes a keyword, which may be in upper or lower case. `word` is in lower case. */
   takeWord(word: string): boolean {
-    const found = this.peek(WORD)
+    const found = this.peek(WORD_AT)
     if (found?.toLowerCase() !== word) return false
     this.moveTo(this.at + found.length)
     return true

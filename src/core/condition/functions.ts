@@ -1,7 +1,7 @@
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { EventBatch } from '../event/batch.js'
 import type { FieldPath } from '../event/field-path.js'
-import { ARRAY, FieldReader, OBJECT_VALUE, STRING, type ValueKind } from '../event/field-reader.js'
+import { ARRAY_VALUE, FieldReader, OBJECT_VALUE, STRING_VALUE, type ValueKind } from '../event/field-reader.js'
 import { hasText } from './texts.js'
 
 /**
@@ -36,7 +36,7 @@ class LengthReader extends FieldReader {
   override load(batch: EventBatch, i: number): ValueKind {
     const kind = this.#inner.load(batch, i)
     if (hasText(kind)) return this.setValue(charactersOf(this.#inner))
-    if (kind !== ARRAY && kind !== OBJECT_VALUE) return this.setValue(undefined)
+    if (kind !== ARRAY_VALUE && kind !== OBJECT_VALUE) return this.setValue(undefined)
     return this.setValue(Object.keys(this.#inner.value() as object).length)
   }
 }
@@ -81,8 +81,8 @@ class CaseReader extends FieldReader {
     this.start = 0
     this.end = length
     this.plain = true
-    this.kind = STRING
-    return STRING
+    this.kind = STRING_VALUE
+    return STRING_VALUE
   }
 
   /** If the text is ASCII, writes it to `#kept` with its case replaced. Otherwise returns false. */

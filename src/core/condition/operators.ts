@@ -2,15 +2,15 @@ import { groups, parseRange, readAddress } from '../../lib/formats/ip-address.js
 import { orderOfEqual } from '../../lib/formats/json-numbers.js'
 import { Pattern, PatternError } from '../../lib/pattern.js'
 import {
-  ARRAY,
+  ARRAY_VALUE,
   BOOLEAN,
   type FieldReader,
   MISSING,
-  NULL,
+  NULL_VALUE,
   NUMBER,
-  numberOf,
   OBJECT_VALUE,
-  STRING,
+  parsedNumber,
+  STRING_VALUE,
   type ValueKind,
 } from '../event/field-reader.js'
 import { compareText, hasText, isIn, standsAt } from './texts.js'
@@ -86,7 +86,7 @@ const endsWith = (value: string): ValueTest => {
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {
-    const limit = numberOf(value)
+    const limit = parsedNumber(value)
     if (Number.isNaN(limit)) {
       const bytes = Buffer.from(value)
       return reader => hasText(reader.kind) && holds(compareText(reader, bytes))
@@ -115,7 +115,7 @@ const regexMatch = (value: string): ValueTest => {
 const inCidrRange = (value: string): ValueTest => {
   const ranges = value.split(',').map(cidr)
   return reader => {
-    if (reader.kind !== STRING) return false
+    if (reader.kind !== STRING_VALUE) return false
     let { bytes, start, end } = reader
     if (!reader.plain) {
       bytes = Buffer.from(reader.text())
@@ -166,9 +166,9 @@ const isKind = (kind: ValueKind) => (): ValueTest => reader => reader.kind === k
 
 const isEmpty = (): ValueTest => reader => {
   const { bytes, start, end, kind } = reader
-  if (kind !== STRING && kind !== ARRAY && kind !== OBJECT_VALUE) return false
+  if (kind !== STRING_VALUE && kind !== ARRAY_VALUE && kind !== OBJECT_VALUE) return false
   if (bytes.length === 0) return isEmptyValue(reader.value())
-  if (kind === STRING) return reader.plain ? start === end : reader.text() === ''
+  if (kind === STRING_VALUE) return reader.plain ? start === end : reader.text() === ''
   // The object or array is empty if only white space is between its brackets.
   let p = start + 1
   while (bytes[p]! <= 0x20) p++
@@ -204,11 +204,11 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['ends_with', comparison('a text that ends with the value', endsWith)],
   ['exists', check('a field that exists, including null', () => reader => reader.kind !== MISSING)],
   ['is_empty', check('an empty string, array or object', isEmpty)],
-  ['is_null', check('null', isKind(NULL))],
+  ['is_null', check('null', isKind(NULL_VALUE))],
   ['is_number', check('a number', isKind(NUMBER))],
-  ['is_string', check('a string', isKind(STRING))],
+  ['is_string', check('a string', isKind(STRING_VALUE))],
   ['is_boolean', check('true or false', isKind(BOOLEAN))],
-  ['is_array', check('an array', isKind(ARRAY))],
+  ['is_array', check('an array', isKind(ARRAY_VALUE))],
   ['is_object', check('an object', isKind(OBJECT_VALUE))],
   ['greater', ordered('a value above the given one', order => order > 0)],
   ['greater_or_equal', ordered('a value equal to or above the given one', order => order >= 0)],

@@ -1,6 +1,6 @@
 import { integerOf } from '../../lib/formats/json-token.js'
 import { PathError, readFieldPath } from '../event/field-path.js'
-import { Cursor, WORD } from './cursor.js'
+import { Cursor, WORD_AT } from './cursor.js'
 import { FUNCTIONS, type Operand } from './functions.js'
 import { meantOperator, quoted, SIGNS } from './names.js'
 import { OPERATORS, ValueError, type ValueTest } from './operators.js'
@@ -152,9 +152,9 @@ class Parser extends Cursor {
 
   #operand(): Operand {
     const start = this.at
-    const name = this.peek(WORD)
+    const name = this.peek(WORD_AT)
     if (name === undefined || !FUNCTIONS.has(name)) return this.#field()
-    this.take(WORD)
+    this.take(WORD_AT)
     if (!this.takeChar('(')) this.fail(`${name} takes a field in parentheses, as in ${name}(.field)`)
     const { path, functions } = this.#deeper(start, () => this.#operand())
     if (!this.takeChar(')')) this.fail(`expected ")" after the field of ${name}`)
@@ -164,7 +164,7 @@ class Parser extends Cursor {
   #field(): Operand {
     const at = this.at
     if (this.char !== '.') {
-      const word = this.peek(WORD)
+      const word = this.peek(WORD_AT)
       if (word && this.peek(CALL))
         this.fail(`unknown function ${word}; the functions are ${[...FUNCTIONS.keys()].join(', ')}`)
       if (word && !OPERATORS.has(word) && !/^(and|or)$/i.test(word)) this.fail(`a field starts with a dot: .${word}`)
@@ -182,7 +182,7 @@ class Parser extends Cursor {
 
   #operatorName(): string {
     const start = this.at
-    const name = this.take(WORD) ?? this.take(SYMBOLS)
+    const name = this.take(WORD_AT) ?? this.take(SYMBOLS)
     if (name === undefined) this.fail('expected an operator such as equal or exists')
     if (OPERATORS.has(name)) return name
     const lower = name.toLowerCase()

@@ -1,4 +1,4 @@
-import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
+import { BOOLEAN, type FieldReader, STRING_VALUE, type ValueKind } from '../event/field-reader.js'
 
 /** Functions that compare the texts of values, as bytes if the reader has the bytes. */
 
@@ -7,7 +7,7 @@ const SEARCH_NATIVE_FROM = 256
 
 /** Whether a value has text to compare, as strings, numbers and booleans do. */
 export function hasText(kind: ValueKind): boolean {
-  return kind >= STRING && kind <= BOOLEAN
+  return kind >= STRING_VALUE && kind <= BOOLEAN
 }
 
 /** Whether the bytes from `at` on begin with `other`. */

@@ -1,7 +1,7 @@
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import type { EventBatch } from './batch.js'
 import { eventNumber } from './event-id.js'
-import { type FieldReader, NUMBER, STRING } from './field-reader.js'
+import { type FieldReader, NUMBER, STRING_VALUE } from './field-reader.js'
 
 /** The fraction in a time that `parseIsoTime` accepts, such as `2026-01-31 23:59:59.123456789`. */
 const FRACTION = /[.,](?<=\d\d:?\d\d:?\d\d.)(\d{1,9})\d*/
@@ -97,7 +97,7 @@ export class EventTime {
 
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
     const kind = this.#field.load(batch, i)
-    if (kind !== STRING && kind !== NUMBER) return undefined
+    if (kind !== STRING_VALUE && kind !== NUMBER) return undefined
     // A double cannot hold nanoseconds, so a number is read as it is written.
     const { bytes, start, end } = this.#field
     const isWritten = kind === NUMBER && bytes.length > 0

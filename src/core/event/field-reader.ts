@@ -10,12 +10,12 @@ import { type FieldPath, type PathSegment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 export const MISSING = 0
-export const NULL = 1
-export const STRING = 2
+export const NULL_VALUE = 1
+export const STRING_VALUE = 2
 export const NUMBER = 3
 export const BOOLEAN = 4
 export const OBJECT_VALUE = 5
-export const ARRAY = 6
+export const ARRAY_VALUE = 6
 export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 
 const EMPTY = Buffer.alloc(0)
@@ -71,7 +71,7 @@ export class FieldReader {
       return this.#loadJson(batch.chunk, batch.slotStart(i, this.#slot), batch.slotEnd(i, this.#slot))
     }
     if (this.#isMessage) {
-      return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
+      return this.#setBytes(STRING_VALUE, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
     }
     return this.#loadOrigin(batch, flags)
   }
@@ -111,7 +111,7 @@ export class FieldReader {
       return value === undefined ? this.#loadOrigin(batch, flags) : this.setValue(valueAt(value, this.#rest))
     }
     if (this.#rest.length > 0) return this.setValue(undefined)
-    return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
+    return this.#setBytes(STRING_VALUE, batch.chunk, start, end >> 1, true)
   }
 
   /** Loads a field that the line itself does not contain. */
@@ -155,17 +155,17 @@ export class FieldReader {
   #loadText(bytes: Buffer, start: number, end: number, escaped: boolean): ValueKind {
     switch (bytes[start]) {
       case 0x22:
-        if (!escaped) return this.#setBytes(STRING, bytes, start + 1, end - 1, true)
-        return this.#setBytes(STRING, bytes, start, end, false)
+        if (!escaped) return this.#setBytes(STRING_VALUE, bytes, start + 1, end - 1, true)
+        return this.#setBytes(STRING_VALUE, bytes, start, end, false)
       case 0x7b:
         return this.#setBytes(OBJECT_VALUE, bytes, start, end, false)
       case 0x5b:
-        return this.#setBytes(ARRAY, bytes, start, end, false)
+        return this.#setBytes(ARRAY_VALUE, bytes, start, end, false)
       case 0x74:
       case 0x66:
         return this.#setBytes(BOOLEAN, bytes, start, end, true)
       case 0x6e:
-        return this.#setBytes(NULL, bytes, start, end, false)
+        return this.#setBytes(NULL_VALUE, bytes, start, end, false)
       default:
         return this.#loadNumber(bytes, start, end)
     }
@@ -216,10 +216,10 @@ export class FieldReader {
 
   value(): unknown {
     if (this.kind === MISSING) return undefined
-    if (this.kind === NULL) return null
+    if (this.kind === NULL_VALUE) return null
     if (this.bytes === EMPTY) return typeof this.#value === 'bigint' ? Number(this.#value) : this.#value
     const text = this.bytes.toString('utf8', this.start, this.end)
-    if (this.kind === STRING && this.plain) return text
+    if (this.kind === STRING_VALUE && this.plain) return text
     return JSON.parse(text)
   }
 
@@ -230,7 +230,7 @@ export class FieldReader {
    */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
-    if (this.kind === OBJECT_VALUE || this.kind === ARRAY) return this.json()
+    if (this.kind === OBJECT_VALUE || this.kind === ARRAY_VALUE) return this.json()
     const value = this.bytes === EMPTY ? this.#value : this.value()
     return value === undefined || value === null ? '' : String(value)
   }
@@ -243,11 +243,11 @@ export class FieldReader {
 
   /** Returns a number, or the number that a string contains. Returns NaN for other values. */
   number(): number {
-    if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
+    if (this.kind !== NUMBER && this.kind !== STRING_VALUE) return Number.NaN
     if (this.kind === NUMBER && this.plain && !Number.isNaN(this.#integer)) return this.#integer
     if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
     const value = this.value()
-    return typeof value === 'string' ? numberOf(value) : Number(value)
+    return typeof value === 'string' ? parsedNumber(value) : Number(value)
   }
 }
 
@@ -289,21 +289,21 @@ function decimal(bytes: Buffer, start: number, end: number): number {
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
 
 /** Parses a text as a decimal number, perhaps surrounded by white space; NaN for any other text. */
-export function numberOf(text: string): number {
+export function parsedNumber(text: string): number {
   return DECIMAL.test(text) ? Number(text) : Number.NaN
 }
 
 function kindOf(value: unknown): ValueKind {
   switch (typeof value) {
     case 'string':
-      return STRING
+      return STRING_VALUE
     case 'number':
     case 'bigint':
       return NUMBER
     case 'boolean':
       return BOOLEAN
     case 'object':
-      return value === null ? NULL : Array.isArray(value) ? ARRAY : OBJECT_VALUE
+      return value === null ? NULL_VALUE : Array.isArray(value) ? ARRAY_VALUE : OBJECT_VALUE
     default:
       return MISSING
   }

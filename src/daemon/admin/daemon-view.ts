@@ -75,7 +75,7 @@ function cutWithin(text: string, columns: number): string {
 
 /** Like `table`. If the width is sufficient, adds a last column with the state of each component. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
-  const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
+  const states = ['', ...view.components.map(({ id }) => stateWords(view, id))]
   const longest = Math.max(...states.map(displayWidth))
   const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
   return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
@@ -88,7 +88,7 @@ export function rateOf(before: DaemonView, now: DaemonView, name: string, labels
 }
 
 /** The state of a component in a few words; empty if components of its kind do not have a state. */
-export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
+export function stateWords({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
   const buffered = series.sum('sluice_buffer_events', labels) + series.sum('sluice_spool_events', labels)

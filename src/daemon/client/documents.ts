@@ -204,7 +204,7 @@ export const auditDocument = z
 export type AuditDocument = z.output<typeof auditDocument>
 
 /** A page of a list. `next`: the value of `after` for the following page; null on the last page. */
-export interface ListPage<T> {
+export interface PageDocument<T> {
   readonly items: readonly T[]
   readonly next: string | null
   readonly limit: number

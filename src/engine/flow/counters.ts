@@ -96,7 +96,7 @@ export interface Counter {
   exemplar?: Exemplar
 }
 
-export interface Series extends Pick<Fact, 'problem'> {
+export interface CounterSeries extends Pick<Fact, 'problem'> {
   readonly type: 'counter' | 'gauge'
   readonly help: string
   /** Only for counters that may be removed: labels of the rest counter, to which the removed counts are added. */
@@ -161,14 +161,14 @@ export class ComponentCounters implements ComponentMetrics {
    * about them twice.
    */
   repeated = false
-  readonly series = new Map<string, Series[]>()
+  readonly series = new Map<string, CounterSeries[]>()
   readonly histograms = new Map<string, Histogram>()
   beforeScrape: (() => Promise<void>) | undefined
   /** Events and bytes that the component holds in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   /** How many of the held events wait for a decision. */
   waiting: () => number = () => 0
-  readonly #counters = new Map<string, { readonly counter: Counter; readonly series: Series }>()
+  readonly #counters = new Map<string, { readonly counter: Counter; readonly series: CounterSeries }>()
   readonly #room: SeriesRoom
   /** Number of series reserved for this component. */
   #taken = 0
@@ -272,13 +272,13 @@ export class ComponentCounters implements ComponentMetrics {
     this.fact({ name, help, read })
   }
 
-  counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
+  counters(name: string, help: string, rest: Record<string, string>, read: CounterSeries['read']): void {
     const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
     // The new series is read first, since reading it may change the rest counter, which is in `all`.
     this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
-  #add(name: string, series: Series): void {
+  #add(name: string, series: CounterSeries): void {
     const all = this.series.get(name)
     if (all) all.push(series)
     else this.series.set(name, [series])

@@ -14,7 +14,7 @@ import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './fai
 import type { FateObserver } from './fates.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { atOneTime } from './steady-clock.js'
-import { type WaitedEvents, WaitingEvents } from './waiting.js'
+import { type WaitedEvents, WaitingRoom } from './waiting.js'
 import { type Waiting, Work } from './work.js'
 
 /** How long a processor may take to stop after its deadline. */
@@ -60,7 +60,7 @@ export class Stage extends Transform {
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
   /** The events that wait for a decision; undefined if the processor never decides LATER. */
-  readonly #waiting: WaitingEvents | undefined
+  readonly #waiting: WaitingRoom | undefined
   /** Memory for the decisions about the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
@@ -88,9 +88,9 @@ export class Stage extends Transform {
     this.#dispatch = new Dispatch(plan, context, this.outputs, (batch, output) => this.passOn(batch, output))
   }
 
-  #waitingEvents(): WaitingEvents {
+  #waitingEvents(): WaitingRoom {
     const { clock, metrics, readsAgain = () => false } = this.#context
-    return new WaitingEvents({
+    return new WaitingRoom({
       clock,
       metrics,
       readsAgain,

@@ -63,7 +63,7 @@ export interface WaitingStage {
  * about the events of a source in order of arrival: first about due events, then about an arriving batch. Events of one
  * source never wait for events of another.
  */
-export class WaitingEvents {
+export class WaitingRoom {
   readonly #stage: WaitingStage
   readonly #lines = new Map<string, Line>()
   readonly #waiting: Amount = { events: 0, bytes: 0 }

@@ -35,7 +35,7 @@ import type { Flow } from './measure/waits.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
-import type { Comparison } from './same-components.js'
+import type { ConfigComparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { type Fate, Stages } from './stages.js'
 import { CheckpointStore } from './state/checkpoints.js'
@@ -388,7 +388,7 @@ export class Engine {
    * destination, its buffer first delivers its events. All other buffers are passed on unchanged.
    */
   leave(
-    { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
+    { same, succeeded }: Pick<ConfigComparison, 'same' | 'succeeded'>,
     emptied: (id: string) => boolean,
     deadline: AbortSignal,
     next: EngineConfig,

@@ -10,7 +10,7 @@ import type { Loaded } from './loaded-files.js'
 /**
  * How the components of a configuration compare with the next configuration. All ids are from the first configuration.
  */
-export interface Comparison {
+export interface ConfigComparison {
   /** Components whose options, delivery and files (by content) do not change. Their inputs may change. */
   readonly same: ReadonlySet<string>
   /**
@@ -22,7 +22,7 @@ export interface Comparison {
   readonly isUnchanged: boolean
 }
 
-export function compare(before: Loaded, next: Loaded): Comparison {
+export function compare(before: Loaded, next: Loaded): ConfigComparison {
   const [all, others] = [componentsOf(before.config), componentsOf(next.config)]
   const byId = new Map(others.map(component => [component.id, component]))
   const heirs = new Map(byId)

@@ -8,7 +8,7 @@ import type { WaitedEvents, WaitingBatches } from '../flow/waiting.js'
 import { type DeadLetterEnvironment, openDeadLetters } from './dead-letter/queue.js'
 import { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
-import type { Comparison } from './same-components.js'
+import type { ConfigComparison } from './same-components.js'
 import type { SourceRun } from './source-run.js'
 
 export interface ProcessorEnvironment
@@ -96,7 +96,7 @@ export class Stages {
    * before and after it keep running. Other processors end. `sources` and `destinations` are those that keep running.
    */
   leave(
-    { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
+    { same, succeeded }: Pick<ConfigComparison, 'same' | 'succeeded'>,
     before: EngineConfig,
     next: EngineConfig,
     sources: ReadonlyMap<string, SourceRun>,

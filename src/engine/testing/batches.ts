@@ -76,7 +76,7 @@ const EMPTY_FRAME: Frame = {
   bytes: 0,
 }
 
-export function readerOf(path: string, wanted: WantedNames): FieldReader {
+export function fieldReaderOf(path: string, wanted: WantedNames): FieldReader {
   return new FieldReader(parseFieldPath(path), wanted)
 }
 

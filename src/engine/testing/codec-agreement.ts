@@ -5,7 +5,7 @@ import { DECODED, INVALID } from '../../core/event/flags.js'
 import { stringEnd, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { FieldMembers } from '../../lib/formats/members.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
-import { type BatchOptions, batchOf, readerOf } from './batches.js'
+import { type BatchOptions, batchOf, fieldReaderOf } from './batches.js'
 
 /** The fields that `read` yields, as an object; undefined if the line cannot be decoded. */
 export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
@@ -37,7 +37,7 @@ export function agreesWithFields(
   lines: readonly (string | Buffer)[],
 ): void {
   const wanted = new WantedNames()
-  const readers = names.map(name => [name, readerOf(`."${name}"`, wanted)] as const)
+  const readers = names.map(name => [name, fieldReaderOf(`."${name}"`, wanted)] as const)
   const given = [...lines, ...lines.map(line => Buffer.concat([Buffer.from(line as string), Buffer.from([0xff])]))]
   for (const piece of [0, 3]) {
     const batch = batchOf(given, {

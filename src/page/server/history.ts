@@ -91,7 +91,7 @@ export class History {
   }
 
   #count(ring: Ring, step: number, steps: number, isGap: boolean): void {
-    const now = countsOf(ring.counters)
+    const now = countsNow(ring.counters)
     const from = step - Math.min(steps, capacityOf(this.#stepMs)) + 1
     for (let name = 0; name < NAMES.length; name++) {
       const isLevel = name === LEVEL
@@ -120,10 +120,10 @@ export class History {
     for (const id of this.#rings.keys()) if (!running.has(id)) this.#rings.delete(id)
     for (const [id, counters] of running) {
       const ring = this.#rings.get(id)
-      if (ring && ring.counters !== counters) Object.assign(ring, { counters, base: countsOf(counters) })
+      if (ring && ring.counters !== counters) Object.assign(ring, { counters, base: countsNow(counters) })
       if (ring) continue
       const numbers = new Uint32Array(capacityOf(this.#stepMs) * NAMES.length).fill(UNKNOWN)
-      this.#rings.set(id, { counters, base: countsOf(counters), numbers })
+      this.#rings.set(id, { counters, base: countsNow(counters), numbers })
       this.#fit()
     }
   }
@@ -220,7 +220,7 @@ const capacityOf = (stepMs: number): number => Math.ceil(SPAN_MS / stepMs)
 const bytesOf = (stepMs: number): number => capacityOf(stepMs) * NAMES.length * Uint32Array.BYTES_PER_ELEMENT
 
 /** Returns the totals in the order of NAMES. */
-export function countsOf(counters: ComponentCounters): [number, number, number, number] {
+export function countsNow(counters: ComponentCounters): [number, number, number, number] {
   let sent = counters.passed.events
   for (const { events } of counters.aside.values()) sent += events
   let discarded = 0

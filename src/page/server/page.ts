@@ -12,7 +12,7 @@ import { isLocal } from '../../net/listen-options.js'
 import { Access, foreign, localNames } from './access.js'
 import { PageData } from './data.js'
 import { loginHtml, statusHtml } from './first-paint.js'
-import { type PageRoute, ROUTES } from './routes.js'
+import { ROUTES, type ServedRoute } from './routes.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 import type { Turn } from './watch/budget.js'
@@ -172,7 +172,7 @@ export class StatusPage implements ServedPage {
 const encoded = (body: unknown) => (body === undefined ? undefined : Buffer.from(`${JSON.stringify(body)}\n`))
 
 /** Throws a Refusal if a request without the token may not see the response of the route. */
-function check({ showsEvents: shows }: PageRoute, { access, open }: Door, query: URLSearchParams): void {
+function check({ showsEvents: shows }: ServedRoute, { access, open }: Door, query: URLSearchParams): void {
   const showsEvents = typeof shows === 'function' ? shows(query) : shows
   if (open === 'numbers' && !showsEvents) return
   const how = access?.hasToken

@@ -11,14 +11,14 @@ export interface PageCall extends Call {
   readonly turn: Turn
 }
 
-export interface PageRoute extends Route<PageCall> {
+export interface ServedRoute extends Route<PageCall> {
   /** Whether the response contains texts of events, which requires the token. */
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
 }
 
-export const ROUTES: Routes<PageRoute> = {
+export const ROUTES: Routes<ServedRoute> = {
   '/api/v1/status': { answer: ({ page, hasTexts }) => page.status(hasTexts) },
   '/api/v1/live': { isStream: true, answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts) },
   '/api/v1/history': {

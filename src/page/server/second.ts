@@ -2,7 +2,7 @@ import { booksOf } from '../../daemon/status/status.js'
 import type { ComponentCounters, Histogram } from '../../engine/flow/counters.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import type { Clock } from '../../lib/time.js'
-import { countsOf } from './history.js'
+import { countsNow } from './history.js'
 
 /** The latency covers the attempts in at least this many milliseconds. */
 const WINDOW_MS = 10_000
@@ -15,7 +15,7 @@ interface Marks {
 }
 
 /** Events received, sent and discarded since the daemon started; events in flight; utilization in permille. */
-type Counts = readonly [...ReturnType<typeof countsOf>, number | null]
+type Counts = readonly [...ReturnType<typeof countsNow>, number | null]
 
 /** Builds the message of each second. */
 export class Seconds {
@@ -30,7 +30,7 @@ export class Seconds {
   next(counters: readonly ComponentCounters[], totals: Totals | undefined) {
     const components = counters.map((one): [string, Counts] => {
       const busy = sumOf(one, 'sluice_component_utilization')
-      return [one.id, [...countsOf(one), busy === undefined ? null : Math.round(busy * 1000)]]
+      return [one.id, [...countsNow(one), busy === undefined ? null : Math.round(busy * 1000)]]
     })
     const destinations = counters.filter(({ kind }) => kind === 'destination')
     return {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { within } from '../../lib/time.js'
-import { type BodyFormat, checkHeaders } from '../../net/http/events/checks.js'
+import { type BodyFormat, checkEventHeaders } from '../../net/http/events/checks.js'
 import type { WholeBody } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
@@ -129,7 +129,7 @@ export class RunningPipeline {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
       throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
     }
-    const { content, gzip } = checkHeaders(request, maxBody)
+    const { content, gzip } = checkEventHeaders(request, maxBody)
     const key = keyOf(request)
     const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { endProcess } from '../../../src/components/file/descriptors.js'
 import type { FileOptions } from '../../../src/components/file/options.js'
-import { file } from '../../../src/components/file/source.js'
+import { fileSource } from '../../../src/components/file/source.js'
 import type { Checkpoints, Output, Source, SourceContext } from '../../../src/core/component.js'
 import { GivenBackError } from '../../../src/core/errors.js'
 import { Ack, type OnSettled } from '../../../src/core/event/ack.js'
@@ -91,7 +91,10 @@ export class Tailing {
     world.onKilled = () => {
       this.#isDead = true
     }
-    const source = await file.create(file.options.parse(this.#surroundings.options) as FileOptions, this.#context())
+    const source = await fileSource.create(
+      fileSource.options.parse(this.#surroundings.options) as FileOptions,
+      this.#context(),
+    )
     if (this.#isDead) return
     this.#source = source
     this.#running = this.#run(source)

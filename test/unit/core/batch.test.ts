@@ -6,13 +6,13 @@ import { DECODED, INVALID, MODIFIED, SCANNED } from '../../../src/core/event/fla
 import { SentOffsets } from '../../../src/core/event/sent-offsets.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { CONTINUES, LINE_END, PIECE } from '../../../src/lib/lines/line-splitter.js'
-import { batchOf, linesOf, readerOf } from '../../support/batches.js'
+import { batchOf, fieldReaderOf, linesOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
 
 const objects = (count: number) => Array.from({ length: count }, (_, i) => ({ n: i, name: `event ${i}` }))
 
 /** The sizes add up, and each event's text, fields and reader say the same. */
-function check(batch: EventBatch, n: number[], reader: ReturnType<typeof readerOf>): string | undefined {
+function check(batch: EventBatch, n: number[], reader: ReturnType<typeof fieldReaderOf>): string | undefined {
   if (batch.length !== n.length) return `${batch.length} events, not ${n.length}`
   let bytes = 0
   for (let i = 0; i < batch.length; i++) {
@@ -86,7 +86,7 @@ t.test('sizes are those of the lines as read, with their line ends', async t => 
 
 t.test('retain keeps in order what is wanted, and counts what goes', async t => {
   const wanted = new WantedNames()
-  const reader = readerOf('.n', wanted)
+  const reader = fieldReaderOf('.n', wanted)
   const batch = batchOf(objects(10), { wanted })
   const asked: number[] = []
   const keep = (i: number) => {
@@ -112,7 +112,7 @@ t.test('retain keeps in order what is wanted, and counts what goes', async t => 
 t.test('a fork is another holder: what one changes or drops the other does not see', async t => {
   const settled: AckStatus[] = []
   const wanted = new WantedNames()
-  const reader = readerOf('.n', wanted)
+  const reader = fieldReaderOf('.n', wanted)
   const batch = batchOf(objects(6), { wanted, onSettled: status => settled.push(status) })
   batch.modify(2, { n: 20 })
   const copy = batch.fork()
@@ -139,14 +139,14 @@ t.test(
   'names that are numbered anew, as by a reload: a batch is read after `renew`, also what was changed',
   async t => {
     const wanted = new WantedNames()
-    const reader = readerOf('.n', wanted)
+    const reader = fieldReaderOf('.n', wanted)
     const batch = batchOf([...objects(4), 'no object'], { wanted })
     batch.modify(1, { n: 10, m: 'one' })
     t.equal(check(batch.snapshot(0, 4), [0, 10, 2, 3], reader), undefined)
     batch.retain(i => i !== 2)
     wanted.clear()
-    readerOf('.other', wanted)
-    const readers = [readerOf('.n', wanted), readerOf('.m', wanted)]
+    fieldReaderOf('.other', wanted)
+    const readers = [fieldReaderOf('.n', wanted), fieldReaderOf('.m', wanted)]
     batch.renew()
     const read = [0, 1, 2, 3].map(i =>
       readers.map(reader => {
@@ -166,7 +166,7 @@ t.test(
 t.test('pick makes a batch of some events, or none, and leaves the others where they are', async t => {
   const settled: AckStatus[] = []
   const wanted = new WantedNames()
-  const reader = readerOf('.n', wanted)
+  const reader = fieldReaderOf('.n', wanted)
   const batch = batchOf(objects(5), { wanted, onSettled: status => settled.push(status) })
   const odd = batch.pick(i => i % 2 === 1)!
   t.equal(check(odd, [1, 3], reader), undefined)
@@ -200,7 +200,7 @@ t.test('a predicate that throws leaves no holder behind, and the sizes as they w
 t.test('a few events of a large chunk let go of it, and stay what they are', async t => {
   const shrunk: number[] = []
   const wanted = new WantedNames()
-  const reader = readerOf('.n', wanted)
+  const reader = fieldReaderOf('.n', wanted)
   const lines = Array.from({ length: 400 }, (_, i) => `{"n":${i},"text":"${'é'.repeat(20)}"}${i % 2 ? '\r' : ''}`)
   const batch = batchOf(lines, { wanted, onShrink: bytes => shrunk.push(bytes) })
   const chunk = batch.chunk
@@ -262,7 +262,7 @@ t.test('a batch knows what comes before its first event in the batch that was se
 t.test('any order of retain, fork, pick, modify and compact', async t => {
   const random = new Seeded(5)
   const wanted = new WantedNames()
-  const readers = [readerOf('.name', wanted), readerOf('.n', wanted)]
+  const readers = [fieldReaderOf('.name', wanted), fieldReaderOf('.n', wanted)]
   const wrong: string[] = []
   for (let round = 0; round < 400; round++) {
     let settled = 0
@@ -381,7 +381,7 @@ t.test('the fields of an event', async t => {
 t.test('names that are wanted later: who read before reads on, and others read after `renew`', async t => {
   for (const decode of ['json', 'logfmt']) {
     const wanted = new WantedNames()
-    const before = readerOf('.b', wanted)
+    const before = fieldReaderOf('.b', wanted)
     // Short ones are scanned line by line, long ones in the kernel.
     for (const count of [4, 4000]) {
       const line = (n: number) => (decode === 'json' ? `{"x":${n},"b":${n},"c":${-n}}` : `x=${n} b=${n} c=${-n}`)
@@ -399,8 +399,8 @@ t.test('names that are wanted later: who read before reads on, and others read a
       const numbers = read(batch, before)
       t.same(read(changed, before), numbers)
       const unscanned = batch.snapshot()
-      const after = readerOf(`.c`, wanted)
-      const more = readerOf(`.more_${count}`, wanted)
+      const after = fieldReaderOf(`.c`, wanted)
+      const more = fieldReaderOf(`.more_${count}`, wanted)
       for (const one of [batch, changed, unscanned]) {
         t.same(read(one, before), numbers, `${decode}: not renewed`)
         const fork = one.fork(1)

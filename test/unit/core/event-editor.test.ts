@@ -14,7 +14,7 @@ import { FieldName } from '../../../src/lib/formats/field-sink.js'
 import { MemberName } from '../../../src/lib/formats/json-members.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { FieldMembers } from '../../../src/lib/formats/members.js'
-import { batchOf, readerOf } from '../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../support/batches.js'
 import { type Edit, edit, edited, randomEdit } from '../../support/edits.js'
 import { isKnownAmiss, JsonLines, MIXES_NAMES_UP } from '../../support/json-lines.js'
 import { rounds } from '../../support/long-test.js'
@@ -29,7 +29,7 @@ function prepared(paths = PATHS.filter(path => !MIXES_NAMES_UP || !path.includes
   const wanted = new WantedNames()
   const editor = new EventEditor(wanted)
   const fields = paths.map((path, i) => editor.field(parseFieldPath(path), i % 5 !== 4))
-  const readers = paths.map(path => ({ segments: parseFieldPath(path).segments, reader: readerOf(path, wanted) }))
+  const readers = paths.map(path => ({ segments: parseFieldPath(path).segments, reader: fieldReaderOf(path, wanted) }))
   return { wanted, editor, fields, readers }
 }
 
@@ -378,7 +378,7 @@ t.test('what readers find afterwards is what the merged object has', t => {
     Array.from({ length: random() * most }, () => [pick(random() < 0.8 ? names.slice(0, 7) : names), pick(values)])
   const wanted = new WantedNames()
   const readers = ['a', 'cc', 'é', 'x"y', '__proto__', 'm3'].map(
-    name => [name, readerOf(`."${name.replace('"', '\\"')}"`, wanted)] as const,
+    name => [name, fieldReaderOf(`."${name.replace('"', '\\"')}"`, wanted)] as const,
   )
   const merger = new EventMerger(wanted)
   const members = new FieldMembers()

@@ -8,40 +8,40 @@ import {
   valueAt,
 } from '../../../src/core/event/field-path.js'
 import {
-  ARRAY,
+  ARRAY_VALUE,
   BOOLEAN,
   type FieldReader,
   MISSING,
-  NULL,
+  NULL_VALUE,
   NUMBER,
-  numberOf,
   OBJECT_VALUE,
-  STRING,
+  parsedNumber,
+  STRING_VALUE,
   type ValueKind,
 } from '../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { batchOf, readerOf } from '../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../support/batches.js'
 import { casesOf } from '../../support/cases.js'
 import { Seeded } from '../../support/seeded.js'
 
 function load(line: string | object, path: string): FieldReader {
   const wanted = new WantedNames()
-  const reader = readerOf(path, wanted)
+  const reader = fieldReaderOf(path, wanted)
   reader.load(batchOf([line], { wanted }), 0)
   return reader
 }
 
 t.test('kind, value, text and number of a JSON value', async t => {
   const cases: readonly (readonly [json: string, kind: ValueKind, value: unknown, text: string, number: number])[] = [
-    ['"web"', STRING, 'web', 'web', Number.NaN],
-    ['""', STRING, '', '', Number.NaN],
-    ['"é😀"', STRING, 'é😀', 'é😀', Number.NaN],
-    ['"a\\u0062\\n"', STRING, 'ab\n', 'ab\n', Number.NaN],
-    ['"\\ud83d\\ude00"', STRING, '😀', '😀', Number.NaN],
-    ['"12"', STRING, '12', '12', 12],
-    ['" -1.5e3 "', STRING, ' -1.5e3 ', ' -1.5e3 ', -1500],
-    ['"\\u0031"', STRING, '1', '1', 1],
-    ['"0x10"', STRING, '0x10', '0x10', Number.NaN],
+    ['"web"', STRING_VALUE, 'web', 'web', Number.NaN],
+    ['""', STRING_VALUE, '', '', Number.NaN],
+    ['"é😀"', STRING_VALUE, 'é😀', 'é😀', Number.NaN],
+    ['"a\\u0062\\n"', STRING_VALUE, 'ab\n', 'ab\n', Number.NaN],
+    ['"\\ud83d\\ude00"', STRING_VALUE, '😀', '😀', Number.NaN],
+    ['"12"', STRING_VALUE, '12', '12', 12],
+    ['" -1.5e3 "', STRING_VALUE, ' -1.5e3 ', ' -1.5e3 ', -1500],
+    ['"\\u0031"', STRING_VALUE, '1', '1', 1],
+    ['"0x10"', STRING_VALUE, '0x10', '0x10', Number.NaN],
     ['0', NUMBER, 0, '0', 0],
     ['-0', NUMBER, -0, '0', -0],
     ['-7', NUMBER, -7, '-7', -7],
@@ -55,10 +55,10 @@ t.test('kind, value, text and number of a JSON value', async t => {
     ['12345678901234567890', NUMBER, 12345678901234567000, '12345678901234567890', 12345678901234567000],
     ['true', BOOLEAN, true, 'true', Number.NaN],
     ['false', BOOLEAN, false, 'false', Number.NaN],
-    ['null', NULL, null, '', Number.NaN],
+    ['null', NULL_VALUE, null, '', Number.NaN],
     ['{ "b" : [1, 2.0] }', OBJECT_VALUE, { b: [1, 2] }, '{"b":[1,2]}', Number.NaN],
     ['{"b":1,"b":2}', OBJECT_VALUE, { b: 2 }, '{"b":2}', Number.NaN],
-    ['[ ]', ARRAY, [], '[]', Number.NaN],
+    ['[ ]', ARRAY_VALUE, [], '[]', Number.NaN],
   ]
   for (const [json, kind, value, text, number] of cases) {
     // The same value at the first level, below an object, below an array, and in an event that was changed.
@@ -78,7 +78,7 @@ t.test('kind, value, text and number of a JSON value', async t => {
       if (reader.plain) t.equal(reader.bytes.toString('utf8', reader.start, reader.end), text, `${line}: plain`)
     }
     const wanted = new WantedNames()
-    const reader = readerOf('.a', wanted)
+    const reader = fieldReaderOf('.a', wanted)
     const batch = batchOf(['{"a":"before"}'], { wanted })
     batch.changeTo(0, Buffer.from(`{"a":${json}}`))
     reader.load(batch, 0)
@@ -125,7 +125,7 @@ t.test('a reader goes from event to event, whatever they are', async t => {
   const wanted = new WantedNames()
   const readers = `.message ."message" .file .host .timestamp .partial .raw .message.x .x`
     .split(/\s+/)
-    .map(path => readerOf(path, wanted))
+    .map(path => fieldReaderOf(path, wanted))
   const values = (batch: EventBatch, i: number) =>
     readers.map(reader => {
       reader.load(batch, i)
@@ -163,12 +163,12 @@ t.test('a reader goes from event to event, whatever they are', async t => {
 
 t.test('numbers in text', async t => {
   const cases: readonly (readonly [text: string, number: number])[] = casesOf(import.meta.url, 'numbers')
-  for (const [text, number] of cases) t.equal(numberOf(text), number, JSON.stringify(text))
+  for (const [text, number] of cases) t.equal(parsedNumber(text), number, JSON.stringify(text))
   for (const text of ['', ' ', '.', '-', '1 2', '1e', '0x1', '0b1', 'Infinity', 'NaN', '1_000', '1,5', '10ms', '١']) {
-    t.ok(Number.isNaN(numberOf(text)), JSON.stringify(text))
+    t.ok(Number.isNaN(parsedNumber(text)), JSON.stringify(text))
   }
   // Looked at in one pass: this would take minutes otherwise.
-  t.ok(Number.isNaN(numberOf(`${'1'.repeat(200_000)}x`)))
+  t.ok(Number.isNaN(parsedNumber(`${'1'.repeat(200_000)}x`)))
 })
 
 t.test('paths, as they are written', async t => {

@@ -3,19 +3,19 @@ import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import type { PathSegment } from '../../../src/core/event/field-path.js'
 import {
-  ARRAY,
+  ARRAY_VALUE,
   BOOLEAN,
   type FieldReader,
   MISSING,
-  NULL,
+  NULL_VALUE,
   NUMBER,
   OBJECT_VALUE,
-  STRING,
+  STRING_VALUE,
   type ValueKind,
 } from '../../../src/core/event/field-reader.js'
 import { DECODED } from '../../../src/core/event/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { batchOf, readerOf } from '../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../support/batches.js'
 import { isKnownAmiss, JsonLines, MIXES_NAMES_UP } from '../../support/json-lines.js'
 import { rounds } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
@@ -74,9 +74,9 @@ function follow(value: unknown, segments: readonly PathSegment[]): unknown {
 
 function kindOf(value: unknown): ValueKind {
   if (value === undefined) return MISSING
-  if (value === null) return NULL
-  if (Array.isArray(value)) return ARRAY
-  return { string: STRING, number: NUMBER, boolean: BOOLEAN, object: OBJECT_VALUE }[
+  if (value === null) return NULL_VALUE
+  if (Array.isArray(value)) return ARRAY_VALUE
+  return { string: STRING_VALUE, number: NUMBER, boolean: BOOLEAN, object: OBJECT_VALUE }[
     typeof value as 'string'
   ] as ValueKind
 }
@@ -107,7 +107,7 @@ t.test(`${LINES} generated lines mean what JSON.parse says, wherever they stand 
   const random = new Seeded(20_250_101)
   const source = new JsonLines(random)
   const wanted = new WantedNames()
-  const readers = PATHS.map(([path]) => readerOf(path, wanted))
+  const readers = PATHS.map(([path]) => fieldReaderOf(path, wanted))
   let objects = 0
   const found = PATHS.map(() => 0)
   const wrong: string[] = []
@@ -208,7 +208,7 @@ t.test('deep nesting costs no stack', async t => {
   const source = new JsonLines(random)
   for (const depth of [1, 63, 64, 65, 1000, 10_000, 200_000]) {
     const wanted = new WantedNames()
-    const whole = readerOf('.a', wanted)
+    const whole = fieldReaderOf('.a', wanted)
     const line = source.deep(depth)
     const batch = batchOf([line, line.subarray(0, -1), Buffer.concat([line, Buffer.from('}')])], { wanted })
     t.same(

@@ -14,7 +14,7 @@ import { MOST_SLOTS, TimeSlots } from '../../../src/simulate/slots.js'
 import { HeavyKeys, TrialTally } from '../../../src/simulate/tally.js'
 import type { Outcome } from '../../../src/simulate/trial.js'
 import { Trials } from '../../../src/simulate/trials.js'
-import { batchesOf, batchOf, originOf, readerOf } from '../../support/batches.js'
+import { batchesOf, batchOf, fieldReaderOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { seeded } from '../../support/seeded.js'
 import { throttleStage } from '../../support/throttle-stage.js'
@@ -64,7 +64,7 @@ t.test('numbers over time in at most 240 slots, whatever the times', async t => 
 
 t.test('counts by key, the busiest window of each, and the others when there are too many', async t => {
   const wanted = new WantedNames()
-  const key = new BucketKey([readerOf('.k', wanted)])
+  const key = new BucketKey([fieldReaderOf('.k', wanted)])
   const keys = Array.from({ length: 250_010 }, (_, n) => `k${n}`)
   const batch = batchOf([...keys.map(k => ({ k })), {}, { k: 'x'.repeat(1000) }, { k: 'k3' }], { wanted })
   const ids = new KeyIds(key, 250_000)

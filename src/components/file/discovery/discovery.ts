@@ -6,7 +6,15 @@ import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
 import { isMangled, type PathProblems } from '../path-problems.js'
-import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
+import {
+  ANY_DEPTH,
+  compileExclude,
+  compileGlobs,
+  type GlobMatch,
+  type GlobSegment,
+  matchName,
+  matchPath,
+} from './glob.js'
 import type { Remote } from './remote.js'
 
 /** Limits of a walk, so that a pattern like `/**` does not search a whole machine. */
@@ -24,7 +32,7 @@ const FULL_EVERY = 10
  */
 export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
 
-export interface Found {
+export interface FoundFile {
   readonly files: Map<string, NameKind>
   /** Folders in which a new name could match. */
   readonly folders: Set<string>
@@ -41,7 +49,7 @@ export interface Found {
 
 interface Step {
   readonly folder: string
-  readonly segments: readonly Segment[]
+  readonly segments: readonly GlobSegment[]
   readonly at: number
 }
 
@@ -53,7 +61,7 @@ interface Listing {
 }
 
 export class Discovery {
-  readonly #globs: Segment[][]
+  readonly #globs: GlobSegment[][]
   readonly #excluded: (path: string, name: string) => boolean
   readonly #problems: PathProblems
   readonly #clock: Clock
@@ -63,7 +71,7 @@ export class Discovery {
   /** Whether this walk reads all names again. */
   #isFull = false
   /** The result of the last walk, if it stays valid until a folder changes; otherwise undefined. */
-  #settled: Found | undefined
+  #settled: FoundFile | undefined
   /** On the monotonic clock: when a walk last found that folders were added, removed or changed. */
   #changedAt = 0
   readonly checks: Checks
@@ -96,7 +104,7 @@ export class Discovery {
    * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. `areWatched`:
    * changes of names are reported to `checks`. Throws if a file system falls silent during the walk.
    */
-  async walk(slices: Slices, areWatched = false): Promise<Found> {
+  async walk(slices: Slices, areWatched = false): Promise<FoundFile> {
     const isFull = this.#walk++ % FULL_EVERY === 0
     this.#isFull = isFull
     if (!isFull && this.#settled && (await this.#isUnchanged(slices, areWatched))) return copyOf(this.#settled)
@@ -123,8 +131,8 @@ export class Discovery {
     return true
   }
 
-  async #walkAll(slices: Slices): Promise<Found> {
-    const found: Found = {
+  async #walkAll(slices: Slices): Promise<FoundFile> {
+    const found: FoundFile = {
       files: new Map(),
       folders: new Set(),
       links: [],
@@ -137,7 +145,9 @@ export class Discovery {
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
     // A pattern with several `**` can reach a step in many ways, but each step runs once.
-    const taken = new Map<readonly Segment[], Set<string>>(this.#globs.map(segments => [segments, new Set<string>()]))
+    const taken = new Map<readonly GlobSegment[], Set<string>>(
+      this.#globs.map(segments => [segments, new Set<string>()]),
+    )
     for (let step = steps.pop(); step; step = steps.pop()) {
       if (slices.due) await slices.pause()
       if (found.folders.size >= MAX_FOLDERS || found.files.size >= MAX_FILES) {
@@ -160,7 +170,7 @@ export class Discovery {
   }
 
   /** `before`: the listings of the last walk. */
-  #take({ folder, segments, at }: Step, steps: Step[], found: Found, before: ReadonlyMap<string, Listing>): void {
+  #take({ folder, segments, at }: Step, steps: Step[], found: FoundFile, before: ReadonlyMap<string, Listing>): void {
     const segment = segments[at]!
     const last = segments.length - 1
     found.folders.add(folder)
@@ -191,14 +201,14 @@ export class Discovery {
     }
   }
 
-  #add(folder: string, name: string, kind: NameKind, found: Found): void {
+  #add(folder: string, name: string, kind: NameKind, found: FoundFile): void {
     const path = folder === '/' ? `/${name}` : `${folder}/${name}`
     if (this.#excluded(path, name)) return
     found.files.set(path, kind)
     if (kind === 'link' || kind === 'unknown') found.links.push(path)
   }
 
-  #list(folder: string, before: Listing | undefined, { unlisted }: Found): Listing {
+  #list(folder: string, before: Listing | undefined, { unlisted }: FoundFile): Listing {
     try {
       const stat = statSync(folder, { bigint: true })
       const stamp = stampOf(stat)
@@ -223,7 +233,7 @@ export class Discovery {
 }
 
 /** Whether a walk did not find this path, but may have missed it, because it could not list a folder above. */
-export function mayMiss({ files, unlisted }: Pick<Found, 'files' | 'unlisted'>, path: string): boolean {
+export function mayMiss({ files, unlisted }: Pick<FoundFile, 'files' | 'unlisted'>, path: string): boolean {
   if (unlisted.size === 0 || files.has(path)) return false
   for (let at = path, folder = dirname(at); folder !== at; at = folder, folder = dirname(at))
     if (unlisted.has(folder)) return true
@@ -241,7 +251,7 @@ function belowNames({ folder, segments, at }: Step): Step {
 }
 
 /** Copies a result, because the caller may add folders to it. */
-function copyOf(found: Found): Found {
+function copyOf(found: FoundFile): FoundFile {
   return { ...found, folders: new Set(found.folders) }
 }
 

@@ -13,7 +13,7 @@ const picomatch = () => require('picomatch') as typeof Picomatch
 const braces = () => require('brace-expansion') as typeof BraceExpansion
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
-export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
+export type GlobSegment = string | typeof ANY_DEPTH | ((name: string) => boolean)
 export const ANY_DEPTH = Symbol('**')
 
 const MAX_ALTERNATIVES = 1000
@@ -24,11 +24,11 @@ const LITERAL = /^[\w./-]+$/
 export type GlobMatch = 'whole' | 'prefix' | 'no'
 
 /** Compiles patterns to segments. Braces are expanded first, because each alternative may have another base folder. */
-export function compileGlobs(patterns: readonly string[]): Segment[][] {
+export function compileGlobs(patterns: readonly string[]): GlobSegment[][] {
   return patterns.flatMap(pattern => expandBraces(pattern)).map(pattern => compile(resolve(pattern)))
 }
 
-function compile(pattern: string): Segment[] {
+function compile(pattern: string): GlobSegment[] {
   const parts = pattern.split('/').slice(1)
   return parts.map(part => {
     if (part === '**') return ANY_DEPTH
@@ -76,7 +76,7 @@ export function expandBraces(pattern: string): string[] {
  * How the absolute `path` relates to `segments`. For each name, the comparison keeps all segments that may come next,
  * so that its time is bounded.
  */
-export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
+export function matchPath(path: string, segments: readonly GlobSegment[]): GlobMatch {
   let next = afterDepth(0, segments)
   let isWhole = false
   for (const part of path.split('/').slice(1)) {
@@ -97,7 +97,7 @@ export function matchPath(path: string, segments: readonly Segment[]): GlobMatch
  * When segment `s` is reached: the indices of the segments that the next name may match. There can be several, because
  * `**` also matches zero folders.
  */
-function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
+function afterDepth(s: number, segments: readonly GlobSegment[]): Set<number> {
   const all = new Set<number>()
   for (; s < segments.length; s++) {
     all.add(s)
@@ -129,7 +129,7 @@ export function compileReads(
 }
 
 /** The folder that contains everything a pattern matches. */
-function literalFolder(segments: readonly Segment[]): string {
+function literalFolder(segments: readonly GlobSegment[]): string {
   const first = segments.findIndex((segment, i) => typeof segment !== 'string' || i === segments.length - 1)
   return `/${segments.slice(0, first).join('/')}`
 }

@@ -6,7 +6,7 @@ import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-syst
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { type Format, formatOf, isReadable, isWide } from '../compression.js'
 import { firstBytes } from '../identity.js'
-import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
+import { ANY_DEPTH, compileExclude, compileGlobs, type GlobSegment, matchName } from './glob.js'
 
 /** Maximum number of folders that are read for one pattern. If a pattern needs more folders, it gets no warning. */
 const MAX_FOLDERS = 1000
@@ -39,7 +39,7 @@ function warningOf(
 ): string | Pick<OptionProblem, 'message' | 'unusable'> | undefined {
   // Such a pattern is refused elsewhere.
   if (pattern.startsWith('~')) return undefined
-  let globs: Segment[][]
+  let globs: GlobSegment[][]
   let isExcluded: IsExcluded
   try {
     globs = compileGlobs([pattern])
@@ -109,7 +109,7 @@ interface Matched {
   readonly refused?: { readonly path: string; readonly code: string }
 }
 
-function find(segments: readonly Segment[], isExcluded: IsExcluded, systems: FileSystems): Matched {
+function find(segments: readonly GlobSegment[], isExcluded: IsExcluded, systems: FileSystems): Matched {
   let best: Match = 'nothing'
   let files = 0
   for (const { kind, path, name, error } of walk(segments, systems)) {
@@ -130,7 +130,7 @@ function find(segments: readonly Segment[], isExcluded: IsExcluded, systems: Fil
 }
 
 /** The files and folders that match, up to the first place that cannot be searched. */
-function* walk(segments: readonly Segment[], systems: FileSystems): Generator<Place> {
+function* walk(segments: readonly GlobSegment[], systems: FileSystems): Generator<Place> {
   const steps = [{ folder: '/', at: 0 }]
   for (let read = 0, step = steps.pop(); step; step = steps.pop()) {
     const { folder, at } = step

@@ -22,9 +22,9 @@ import type { Hidden } from './hidden.js'
 import type { Folder, WaitingFile } from './look.js'
 import type { Newcomers } from './newcomers.js'
 import type { Listed } from './owners.js'
-import type { Found, NewFileVerdict, Step } from './plan.js'
+import type { FoundContinuation, NewFileVerdict, Step } from './plan.js'
 import type { SearchOptions } from './search.js'
-import { nameOf } from './subjects.js'
+import { nameOfEntry } from './subjects.js'
 import type { Unseen } from './unseen.js'
 
 /** Maximum number of bytes that one compressed byte inflates to. A damaged file may state a larger size. */
@@ -67,7 +67,7 @@ export class Apply {
       case 'end':
         // A batch came back while the files were compared, so the copy may have what must be read again.
         if (tailer && tailer.at < step.file.position.offset) return false
-        if (!step.place.isCompressed) this.#putEnd(step.place, tailer ? tailer.origin.path! : nameOf(entry!))
+        if (!step.place.isCompressed) this.#putEnd(step.place, tailer ? tailer.origin.path! : nameOfEntry(entry!))
         return true
       case 'hide':
         this.#options.hidden.add(entry!, step.hiding)
@@ -136,7 +136,7 @@ export class Apply {
   }
 
   /** Ends the search for a displaced name, and reads the files that had it. `unexamined`: paths that may lead to some. */
-  readUnseen({ path, since }: Displaced, { read, hidden }: Found, unexamined: readonly string[]): void {
+  readUnseen({ path, since }: Displaced, { read, hidden }: FoundContinuation, unexamined: readonly string[]): void {
     const { unseen, problems, hidden: known, context, mayMiss } = this.#options
     for (const one of hidden)
       if (isOfSystem(one.error)) known.addDisplaced(one.path, { path, since })
@@ -185,7 +185,8 @@ export class Apply {
 
   /** Whether the compressed file is or was read under another name. A file may have names in several folders. */
   #isKnownByLink(place: Compressed): boolean {
-    for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
+    for (const { copy } of this.#options.files.tailers)
+      if (copy && compressedIdentity(copy) === compressedIdentity(place)) return true
     for (const { claimed, dev, birth, head } of this.#options.saved.entries())
       if (
         claimed === place.key &&
@@ -209,7 +210,7 @@ export class Apply {
 
   #continueEntry(entry: Entry, place: Place): boolean {
     const { context, saved, hidden } = this.#options
-    const file = nameOf(entry)
+    const file = nameOfEntry(entry)
     const { path, stat } = place
     // The rest was counted as lost. If the copy was not complete yet, it changes.
     if (place.key === entry.claimed && entry.cut === versionOf(stat)) {
@@ -240,7 +241,7 @@ export class Apply {
     }
     tailer.claim(key)
     if (!place.isCompressed)
-      context.log.info({ file: nameOf(entry), now: path, offset }, 'reading the rest of a rotated file')
+      context.log.info({ file: nameOfEntry(entry), now: path, offset }, 'reading the rest of a rotated file')
     this.#begin(tailer)
     return true
   }
@@ -269,7 +270,7 @@ export class Apply {
     const what = gone ? 'was truncated' : 'is gone'
     const msg = `file ${what} before it was read to its end, and no copy has the rest. The position is kept for a week in case the file reappears`
     const kind = gone ? 'truncated' : 'vanished'
-    losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
+    losses.report({ file: nameOfEntry(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 }
 
@@ -278,7 +279,7 @@ function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'he
 }
 
 /** Identifies a compressed file. The inode is not enough, because another file may get it later. */
-export function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
+export function compressedIdentity({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
   return `${key}@${birth || changedAt}`
 }
 

@@ -25,7 +25,7 @@ import {
 } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import { Inflated, type Slots } from './inflated.js'
-import type { Answer, Candidate, Question } from './match.js'
+import type { Candidate, MatchAnswer, MatchQuestion } from './match.js'
 import type { Listed } from './owners.js'
 
 const NOTHING = Buffer.alloc(0)
@@ -94,7 +94,7 @@ export class Candidates {
   readonly #options: CandidatesOptions
   /** By folder, and in each folder by the result of `stateOf`. */
   readonly #folders = new Map<string, Map<string, Content>>()
-  readonly #answers = new Map<string, Answer>()
+  readonly #answers = new Map<string, MatchAnswer>()
   /** The compressed file that was inflated last. Its inflater stays at the offset that it has reached. */
   #inflated: Inflating | undefined
   /** A question that takes several searches, the file that is inflated for it, and whether this search has asked it. */
@@ -211,7 +211,7 @@ export class Candidates {
   }
 
   /** Answers a question if at most one read is necessary. If the result is undefined, call `inflate` first. */
-  answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
+  answer({ candidate, offset, bytes }: MatchQuestion): { readonly answer: MatchAnswer } | undefined {
     const { isCompressed, path, key } = candidate as Place
     if (isCompressed) {
       const answer = this.#answers.get(keyOfQuestion({ candidate, offset, bytes }))
@@ -231,7 +231,7 @@ export class Candidates {
    * Inflates a compressed file to answer a question. Returns false if the folder must be searched again: to continue
    * the work, or because the file cannot be opened.
    */
-  async inflate(question: Question): Promise<boolean> {
+  async inflate(question: MatchQuestion): Promise<boolean> {
     const { candidate, offset, bytes } = question
     if (!candidate.isCompressed) return false
     const key = keyOfQuestion(question)
@@ -372,7 +372,7 @@ function hasName({ name }: Listed): boolean {
   return format !== undefined && isReadable(format)
 }
 
-function keyOfQuestion({ candidate, offset, bytes }: Question): string {
+function keyOfQuestion({ candidate, offset, bytes }: MatchQuestion): string {
   return `${stampOf((candidate as Place).stat)}@${offset}/${bytes}`
 }
 

@@ -7,7 +7,7 @@ import { FINGERPRINT_BYTES, firstBytes, keyOf, leadsTo } from '../identity.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey } from '../saved.js'
-import { stateOf } from './apply.js'
+import { compressedIdentity } from './apply.js'
 import { type Candidates, type CandidatesOptions, list, listedOf, type Place } from './candidates.js'
 import type { Hidden } from './hidden.js'
 import { assign, type Claim } from './match.js'
@@ -16,7 +16,7 @@ import { type Newcomers, originalsOf } from './newcomers.js'
 import { type Listed, Owners } from './owners.js'
 import { type Looked, type PossibleOriginal, splitNames } from './plan.js'
 import type { SearchOptions } from './search.js'
-import { nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
+import { nameOfEntry, ofEntry, ofTailer, type Subject } from './subjects.js'
 import type { Unseen } from './unseen.js'
 
 interface LookOptions extends SearchOptions, CandidatesOptions {
@@ -43,7 +43,7 @@ export interface WaitingFile {
 }
 
 /** What comparing the files of a folder showed. */
-export interface Comparison extends Looked {
+export interface FolderComparison extends Looked {
   /** The places that are not being read, and that no known file claims. */
   readonly unclaimed: readonly Place[]
   /** The file that claims a place, by the key of the place. */
@@ -67,7 +67,7 @@ export interface FolderSnapshot extends Folder {
   /** The files that may have copies in this folder, by name. */
   readonly originals: ReadonlyMap<string, PossibleOriginal & { readonly tailer: Tailer }>
   /** Undefined if nothing was compared, or a file must be inflated further or opened later. */
-  readonly comparison: Comparison | undefined
+  readonly comparison: FolderComparison | undefined
   /** Whether there was nothing to compare. */
   readonly isIdle: boolean
   isWanted(one: Listed): boolean
@@ -89,7 +89,7 @@ export class Look {
     if (!found) return undefined
     const owners = new Owners()
     for (const { origin, path: at, uid } of files.in(path)) owners.add(uid, origin.path ?? at, at)
-    for (const entry of entries) owners.add(entry.uid, nameOf(entry), entry.path)
+    for (const entry of entries) owners.add(entry.uid, nameOfEntry(entry), entry.path)
     const byKey = new Map(found.listed.map(one => [keyOf(one.stat), one]))
     return { path, ...found, byKey, waiting, there: new Set(), owners }
   }
@@ -181,7 +181,7 @@ export class Look {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(basename(name)))
     for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(name)
-    for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(name)
+    for (const entry of missing) for (const name of [nameOfEntry(entry), entry.path]) add(name)
     for (const name of unseen.in(path)) add(name.path)
     return one => {
       if (newcomers.has(one.path)) return true
@@ -217,14 +217,14 @@ export class Look {
     isWanted: (one: Listed) => boolean,
     originals: FolderSnapshot['originals'],
     slices: Slices,
-  ): Promise<Comparison | undefined> {
+  ): Promise<FolderComparison | undefined> {
     const { candidates, newcomers, hidden } = this.#options
     const { path, listed } = folder
     const isNew = (one: Listed) => newcomers.has(one.path)
     const { places, unreadable } = await candidates.of(path, others, isWanted, isNew, slices)
     hidden.setUnreadable(path, unreadable)
     const reading = this.readingIn(path)
-    const unread = places.filter(one => !reading.has(stateOf(one)))
+    const unread = places.filter(one => !reading.has(compressedIdentity(one)))
     await this.#areWhole(originals, [], slices)
     const subjects = await this.#subjectsIn(folder, missing, slices)
     const claims = await this.#assign(subjects, unread, slices)
@@ -308,7 +308,8 @@ export class Look {
   /** The files that are read from compressed copies, by the state of the copy. */
   readingIn(folder: string): ReadonlyMap<string, Tailer> {
     const reading = new Map<string, Tailer>()
-    for (const tailer of this.#options.files.in(folder)) if (tailer.copy) reading.set(stateOf(tailer.copy), tailer)
+    for (const tailer of this.#options.files.in(folder))
+      if (tailer.copy) reading.set(compressedIdentity(tailer.copy), tailer)
     return reading
   }
 

@@ -11,7 +11,7 @@ import type { Mark } from './trail.js'
  */
 
 /** What is known about a file. A file is the content of one inode between two truncations. */
-export interface Known {
+export interface MatchedFile {
   /** The first name under which the file was read, and its last known name. A copy may be named after either name. */
   readonly names: readonly string[]
   /** Whether the file has the first name in `names`, or had it until it was truncated. */
@@ -68,7 +68,7 @@ export interface Candidate {
 export type Relation = 'other' | 'prefix' | 'whole' | 'rest'
 
 /** Asks for the fingerprint of `bytes` bytes before `offset`. */
-export interface Question {
+export interface MatchQuestion {
   readonly candidate: Candidate
   readonly offset: number
   readonly bytes: number
@@ -78,14 +78,14 @@ export interface Question {
  * `end`: where the content, or its undamaged part, ends; set only if that is before `offset`. If the answer is
  * undefined, the bytes cannot be read.
  */
-export type Answer =
+export type MatchAnswer =
   | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
   | undefined
 
 /** Yields undefined now and then during long work, so that other work gets its turn. */
-type Asking<T> = Generator<Question | undefined, T, Answer>
+type Asking<T> = Generator<MatchQuestion | undefined, T, MatchAnswer>
 
-export interface Claim<F extends Known, C extends Candidate> {
+export interface Claim<F extends MatchedFile, C extends Candidate> {
   readonly file: F
   readonly candidate: C
   readonly relation: Exclude<Relation, 'other'>
@@ -97,12 +97,12 @@ const UNKNOWN = Number.POSITIVE_INFINITY
 const AT_ONCE = 64
 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
-export function isStrong({ head, position }: Pick<Known, 'head' | 'position'>): boolean {
+export function isStrong({ head, position }: Pick<MatchedFile, 'head' | 'position'>): boolean {
   return head.bytes === FINGERPRINT_BYTES && position.tail.bytes === FINGERPRINT_BYTES
 }
 
 /** `others`: all candidates that begin like this one. */
-export function* relationOf(file: Known, one: Candidate, others: readonly Candidate[]): Asking<Relation> {
+export function* relationOf(file: MatchedFile, one: Candidate, others: readonly Candidate[]): Asking<Relation> {
   const { head, position } = file
   const first = one.head(head.bytes)
   if (head.bytes === 0 || first.bytes === 0) return 'other'
@@ -118,7 +118,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
 }
 
 /** `content`: the whole content of the candidate. It is shorter than the known beginning of the file. */
-function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
+function relationOfBeginning(file: MatchedFile, one: Candidate, content: Fingerprint): Relation {
   if (content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   if (mark?.offset === content.bytes && same(mark.tail, content)) return relationBySize(file, one, content.bytes)
@@ -132,18 +132,18 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
  * Whether the candidate may be a copy in progress: the file still has its first name, the name of the candidate begins
  * with this name, and the candidate is not older than the file.
  */
-function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
+function isBeingMade({ isNamed, birth, names }: MatchedFile, one: Candidate): boolean {
   return isNamed === true && one.birth > 0 && one.birth >= birth && one.name.startsWith(names[0]!)
 }
 
 /** The relation if all bytes of the candidate, which has this size, are also in the file. */
-function relationBySize(file: Known, one: Candidate, size: number): Relation {
+function relationBySize(file: MatchedFile, one: Candidate, size: number): Relation {
   const { offset } = file.position
   if (size >= offset) return size === offset ? 'whole' : 'rest'
   return mayBePart(file, one) ? 'prefix' : 'other'
 }
 
-function mayBeCopy(file: Known, one: Candidate): boolean {
+function mayBeCopy(file: MatchedFile, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
   // A restored compressed file may have lost its times.
@@ -152,19 +152,19 @@ function mayBeCopy(file: Known, one: Candidate): boolean {
   return isStrong(file) ? one.birth === 0 || one.birth >= birth : one.birth >= Math.max(birth, notBefore)
 }
 
-function mayBePart({ claimed }: Known, one: Candidate): boolean {
+function mayBePart({ claimed }: MatchedFile, one: Candidate): boolean {
   return claimed === undefined || claimed === one.key
 }
 
 /** The relation if the content size is unknown, because of several gzip members, more than 4 GiB, or zstd. */
-function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
+function* relationOfUnsized(file: MatchedFile, one: Candidate): Asking<Relation> {
   const offset = Math.max(file.size(), file.position.offset) + 1
   const answer = yield { candidate: one, offset, bytes: 0 }
   const { end = UNKNOWN, isDamaged } = answer ?? { isDamaged: true }
   return isDamaged && end === UNKNOWN ? 'other' : yield* compare(file, one, end)
 }
 
-function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
+function* compare(file: MatchedFile, one: Candidate, size: number): Asking<Relation> {
   const { head } = file
   if (file.isThere && size > file.size()) return 'other'
   const mark = file.markIn(size)
@@ -180,7 +180,7 @@ function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
   return isSame ? relation : 'other'
 }
 
-export function* assign<F extends Known, C extends Candidate>(
+export function* assign<F extends MatchedFile, C extends Candidate>(
   files: readonly F[],
   candidates: readonly C[],
 ): Asking<Claim<F, C>[]> {
@@ -231,7 +231,7 @@ function sizeIn({ isCompressed }: Candidate, size: number): number {
  * For each file, the candidates that begin like it. The bytes of a short candidate, or those up to one of its lines, are
  * the beginning of the file.
  */
-function* alikeOf<F extends Known, C extends Candidate>(
+function* alikeOf<F extends MatchedFile, C extends Candidate>(
   files: readonly F[],
   candidates: readonly C[],
 ): Asking<ReadonlyMap<F, readonly C[]>> {
@@ -265,7 +265,7 @@ function* alikeOf<F extends Known, C extends Candidate>(
 }
 
 /** Candidates with a lower rank are compared first with the file. */
-function rank(one: Candidate, { since = 0, birth, names, claimed }: Known, size: number): number {
+function rank(one: Candidate, { since = 0, birth, names, claimed }: MatchedFile, size: number): number {
   if (one.key === claimed) return -1
   const full = sizeIn(one, size)
   return (

@@ -5,10 +5,10 @@ import { ALIKE_BYTES, CLOCK_MS } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, wasCopyAhead } from '../saved.js'
 import { type Place, SETTLE_MS, type Unreadable } from './candidates.js'
-import type { Claim, Known } from './match.js'
+import type { Claim, MatchedFile } from './match.js'
 import { compareAge, isRotatedName, stemOf, stemsWithin } from './names.js'
 import { type Listed, mayBeMadeBy, type Owners } from './owners.js'
-import { nameOf, type Subject, TWIN_MS } from './subjects.js'
+import { nameOfEntry, type Subject, TWIN_MS } from './subjects.js'
 
 /**
  * Decides about the files of a folder. These functions read nothing and change nothing. Times are wall clock in
@@ -111,7 +111,7 @@ function withoutRest(file: Subject, looked: Looked): Step[] {
     const isSought = !wasOpened && mayHaveBytes && mayBeCompressed(name, from, looked)
     return isSought ? [{ do: 'seek', file, name, since: Number(from) / 1e6 }] : [{ do: 'release', file }]
   }
-  const name = nameOf(entry!)
+  const name = nameOfEntry(entry!)
   if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'hide', file, hiding: [] }]
   if (entry!.away !== undefined) return []
   // The file may have been missing already when the last run ended, so its copy may be older.
@@ -131,7 +131,7 @@ export function unexaminedOf(name: string, unexamined: ReadonlySet<string>): str
 /** Whether a file that cannot be read may be the copy of a missing file. */
 export function mayHide(
   { name, stat }: Unreadable,
-  { names, birth, since = 0, uids }: Pick<Known, 'names' | 'birth' | 'since' | 'uids'>,
+  { names, birth, since = 0, uids }: Pick<MatchedFile, 'names' | 'birth' | 'since' | 'uids'>,
 ): boolean {
   return (
     names.some(of => isRotatedName(name, of)) &&
@@ -186,7 +186,7 @@ function beginsLike({ first, tailer }: PossibleOriginal, content: Buffer): boole
 }
 
 /** Files that had a displaced name: unclaimed ones to read, the oldest first, and those that cannot be read now. */
-export interface Found {
+export interface FoundContinuation {
   readonly read: readonly Place[]
   readonly hidden: readonly Unreadable[]
 }
@@ -201,7 +201,7 @@ export function unseenOf(
   unclaimed: readonly Place[],
   unreadable: readonly Unreadable[],
   now: number,
-): Found | undefined {
+): FoundContinuation | undefined {
   // If both files have the same birth time or none, the current file is older if it was already known or read.
   const isFormer = ({ stat }: Place) =>
     !current ||

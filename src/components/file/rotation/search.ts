@@ -12,17 +12,17 @@ import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey, type Saved } from '../saved.js'
-import { Apply, stateOf } from './apply.js'
+import { Apply, compressedIdentity } from './apply.js'
 import { Candidates, type Place } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
-import { type Comparison, type Folder, type FolderSnapshot, Look } from './look.js'
+import { type Folder, type FolderComparison, type FolderSnapshot, Look } from './look.js'
 import type { Losses } from './losses.js'
 import { compareAge, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import type { Listed } from './owners.js'
 import { planOf, type Step, unexaminedOf, unseenOf, verdictOf } from './plan.js'
-import { nameOf } from './subjects.js'
+import { nameOfEntry } from './subjects.js'
 import { Unseen } from './unseen.js'
 
 export interface SearchOptions {
@@ -250,7 +250,7 @@ export class Search {
   /** Reads the files that nothing has claimed and that had a displaced name. Removes them from `left`. */
   async #readUnseen(
     { names, owners, originals, unexamined }: FolderSnapshot,
-    { unreadable }: Comparison,
+    { unreadable }: FolderComparison,
     left: Map<string, Place>,
     slices: Slices,
   ): Promise<void> {
@@ -273,7 +273,7 @@ export class Search {
   /** Decides about the new files that wait. `left`: the files that nothing has claimed. */
   async #takeUp(
     { path: folder, originals }: FolderSnapshot,
-    { waiting, places, claimed, compared }: Comparison,
+    { waiting, places, claimed, compared }: FolderComparison,
     left: ReadonlyMap<string, Place>,
     slices: Slices,
   ): Promise<void> {
@@ -284,8 +284,8 @@ export class Search {
       if (slices.due) await slices.pause()
       const key = keyOf(stat)
       const place = places.get(key)
-      const { tailer = place && reading.get(stateOf(place)), entry } = claimed.get(key) ?? {}
-      const of = tailer?.origin.path ?? (entry && nameOf(entry))
+      const { tailer = place && reading.get(compressedIdentity(place)), entry } = claimed.get(key) ?? {}
+      const of = tailer?.origin.path ?? (entry && nameOfEntry(entry))
       const names = originalsOf(path)
       const verdict = verdictOf({
         size: stat.size,

@@ -5,7 +5,7 @@ import { CLOCK_MS, FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, firstByte
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { withKnown } from './candidates.js'
-import type { Known } from './match.js'
+import type { MatchedFile } from './match.js'
 import type { Listed } from './owners.js'
 import type { Mark } from './trail.js'
 import { Trail } from './trail.js'
@@ -14,12 +14,12 @@ import { Trail } from './trail.js'
 export const TWIN_MS = 10_000
 
 /** A known file, which has a tailer or only a saved position. */
-export interface Subject extends Known {
+export interface Subject extends MatchedFile {
   readonly tailer?: Tailer
   readonly entry?: Entry
 }
 
-export function nameOf({ file, path }: Entry): string {
+export function nameOfEntry({ file, path }: Entry): string {
   return file ?? path
 }
 
@@ -58,7 +58,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
   const known: Content = { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }
   return {
     entry,
-    names: [basename(nameOf(entry)), basename(path)],
+    names: [basename(nameOfEntry(entry)), basename(path)],
     birth: bornAt(birth, `${dev}:${ino}`, claimed),
     uids: new Set([uid]),
     head,
@@ -72,7 +72,11 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
 }
 
 /** Finds marks in the part that was read. Of the unread part, only the first bytes are known. */
-function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, 'markIn' | 'lineIn' | 'beginning'> {
+function marksOf(
+  position: Mark,
+  head: Fingerprint,
+  trail: Trail,
+): Pick<MatchedFile, 'markIn' | 'lineIn' | 'beginning'> {
   return {
     markIn: size =>
       (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size)),
@@ -81,7 +85,7 @@ function marksOf(position: Mark, head: Fingerprint, trail: Trail): Pick<Known, '
   }
 }
 
-type Content = Pick<Known, 'isThere' | 'size' | 'markIn' | 'lineIn' | 'beginning'>
+type Content = Pick<MatchedFile, 'isThere' | 'size' | 'markIn' | 'lineIn' | 'beginning'>
 /**
  * Calls `use` with a descriptor of the file. Returns undefined if the file is gone or cannot be read. Throws if no more
  * files can be opened now, because this says nothing about the file.

@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { cannotBeSet, type FieldPath } from '../../../core/event/field-path.js'
 import {
-  ARRAY,
+  ARRAY_VALUE,
   BOOLEAN,
   type FieldReader,
   MISSING,
   NUMBER,
   OBJECT_VALUE,
-  STRING,
+  STRING_VALUE,
 } from '../../../core/event/field-reader.js'
 import { convertText, type FieldType, notOfType, TYPES, TYPES_TEXT } from '../../../core/field-types.js'
 import { fieldPath } from '../../../core/options/options.js'
@@ -52,14 +52,14 @@ function copyField(from: FieldPath, to: FieldPath): Operation {
       return (batch, i) => {
         if (reader.load(batch, i) === MISSING) return undefined
         const { bytes, start, end } = reader
-        const isText = reader.kind === STRING && reader.plain
+        const isText = reader.kind === STRING_VALUE && reader.plain
         const isSet = isText
           ? editor.setText(target, bytes, start, end)
           : bytes.length > 0
             ? editor.setJson(target, bytes, start, end)
             : editor.setJson(
                 target,
-                Buffer.from(reader.kind === STRING ? JSON.stringify(reader.value()) : reader.json()),
+                Buffer.from(reader.kind === STRING_VALUE ? JSON.stringify(reader.value()) : reader.json()),
               )
         return isSet ? undefined : cannotBeSet(to)
       }
@@ -100,7 +100,7 @@ const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   int: undefined,
   float: NUMBER,
   bool: BOOLEAN,
-  string: STRING,
+  string: STRING_VALUE,
   duration: NUMBER,
   bytes: NUMBER,
   timestamp: undefined,
@@ -123,11 +123,11 @@ export const convert = defineStep({
       changeValue(path, ({ reader, editor, field }) => {
         const { kind } = reader
         if (kind === KINDS[type]) return undefined
-        if (type === 'int' && kind === STRING && isInteger(reader)) {
+        if (type === 'int' && kind === STRING_VALUE && isInteger(reader)) {
           editor.setJson(field, reader.bytes, reader.start, reader.end)
           return undefined
         }
-        const isText = kind !== OBJECT_VALUE && kind !== ARRAY
+        const isText = kind !== OBJECT_VALUE && kind !== ARRAY_VALUE
         const text = isText || type === 'string' ? reader.text() : ''
         const value = convertText(type, text)
         if (value === undefined) return notOfType(path.text, type, reader.value())

@@ -3,7 +3,7 @@ import type { Condition } from '../../../core/condition/parse.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import { type FieldPath, PathError, parseFieldPath } from '../../../core/event/field-path.js'
-import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../core/event/field-reader.js'
+import { ARRAY_VALUE, type FieldReader, MISSING, NULL_VALUE, OBJECT_VALUE } from '../../../core/event/field-reader.js'
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
@@ -89,7 +89,7 @@ export function changeText(
 ): Operation {
   return changeValue(path, ({ reader, editor, field }) => {
     if (isDone(reader)) return undefined
-    if (reader.kind === OBJECT_VALUE || reader.kind === ARRAY) return notText(path, reader)
+    if (reader.kind === OBJECT_VALUE || reader.kind === ARRAY_VALUE) return notText(path, reader)
     const text = reader.text()
     const changed = change(text)
     if (changed instanceof StepRefusal) return changed.message
@@ -110,7 +110,7 @@ export function changeValue(
       const parts = { reader: field(path), editor, field: editor.field(path) }
       return (batch, i) => {
         const kind = parts.reader.load(batch, i)
-        return kind === MISSING || kind === NULL ? undefined : apply(parts)
+        return kind === MISSING || kind === NULL_VALUE ? undefined : apply(parts)
       }
     },
   }
@@ -124,5 +124,5 @@ export class StepRefusal {
 }
 
 function notText({ text }: FieldPath, { kind }: FieldReader): string {
-  return `${text} is an ${kind === ARRAY ? 'array' : 'object'}, not a text`
+  return `${text} is an ${kind === ARRAY_VALUE ? 'array' : 'object'}, not a text`
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { ARRAY, type FieldReader } from '../../../core/event/field-reader.js'
+import { ARRAY_VALUE, type FieldReader } from '../../../core/event/field-reader.js'
 import { fieldPath, regex } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
 import { exactJson, parseExact } from '../../../lib/formats/normal-json.js'
@@ -90,7 +90,7 @@ export const join = defineStep({
   operations: given =>
     given.map(([path, by]) =>
       changeValue(path, ({ reader, editor, field }) => {
-        if (reader.kind !== ARRAY) return `${path.text} is not an array`
+        if (reader.kind !== ARRAY_VALUE) return `${path.text} is not an array`
         const items = parseExact(reader.json()) as readonly unknown[]
         editor.set(field, items.map(item => (typeof item === 'string' ? item : exactJson(item))).join(by))
         return undefined

@@ -3,7 +3,7 @@ import { ConfigError, type FileProblem, formatProblem, type Problem } from '../.
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import { cannotBeSet } from '../../../core/event/field-path.js'
-import { type FieldReader, MISSING, NULL } from '../../../core/event/field-reader.js'
+import { type FieldReader, MISSING, NULL_VALUE } from '../../../core/event/field-reader.js'
 import { Growth } from '../../../core/event/growth.js'
 import { type FindingsOf, shownValue } from '../../../core/explain.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
@@ -109,7 +109,7 @@ class TableEnricher extends Enricher {
   protected rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined {
     const key = this.#key
     const kind = key.load(batch, i)
-    const row = kind === MISSING || kind === NULL ? undefined : rowIn(this.#table, key.text())
+    const row = kind === MISSING || kind === NULL_VALUE ? undefined : rowIn(this.#table, key.text())
     if (row instanceof TableError) return row
     if (row) this.#found.value++
     else this.#missing.value++
@@ -148,7 +148,7 @@ export async function enrichFindings(options: EnrichOptions, context: ComponentC
   const key = context.field(field)
   return batch => {
     const kind = key.load(batch, 0)
-    const row = kind === MISSING || kind === NULL ? undefined : rowIn(table, key.text())
+    const row = kind === MISSING || kind === NULL_VALUE ? undefined : rowIn(table, key.text())
     const isUsable = row !== undefined && !(row instanceof TableError)
     const value = row instanceof TableError ? row.message : shownValue(key)
     return [{ text: `${path} has a row for ${field.text}`, holds: isUsable, value }]

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { Stats } from 'node:fs'
 import { resolve } from 'node:path'
 import { errorText, type FileProblem } from '../../../core/errors.js'
-import { numberOf } from '../../../core/event/field-reader.js'
+import { parsedNumber } from '../../../core/event/field-reader.js'
 import { type Reach, readWithin } from '../../../core/options/reach.js'
 import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
@@ -114,7 +114,7 @@ function* rangeTable(records: readonly TableRecord[], rows: TableRows): Steps<Lo
     return new SearchedTable(rows.size, text => rows.at(addressRow(ranges, text)))
   }
   const number = (text: string) => {
-    const value = numberOf(text)
+    const value = parsedNumber(text)
     return Number.isNaN(value) ? undefined : value
   }
   const ranges = rangesOf(yield* bounds(records, number, 'a number'))

@@ -2,7 +2,7 @@ import { behindMark } from '../../../core/codec.js'
 import type { ComponentContext, Processor } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { parseFieldPath } from '../../../core/event/field-path.js'
-import { type FieldReader, STRING } from '../../../core/event/field-reader.js'
+import { type FieldReader, STRING_VALUE } from '../../../core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { FindingsOf } from '../../../core/explain.js'
@@ -164,7 +164,7 @@ export class RedactProcessor implements Processor {
   /** Whether the bytes in `.raw`, which are in base64, have matches. */
   #isRawSecret(batch: EventBatch, i: number, isChanged: boolean): boolean {
     if (!isChanged && !this.#selection.all) return false
-    if (this.#raw.load(batch, i) !== STRING) return false
+    if (this.#raw.load(batch, i) !== STRING_VALUE) return false
     return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
   }
 

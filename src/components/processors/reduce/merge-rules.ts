@@ -1,4 +1,4 @@
-import { numberOf } from '../../../core/event/field-reader.js'
+import { parsedNumber } from '../../../core/event/field-reader.js'
 import { exactJson } from '../../../lib/formats/normal-json.js'
 
 export interface Collector {
@@ -8,7 +8,7 @@ export interface Collector {
 }
 
 const numberIn = (value: unknown): number | bigint => {
-  const number = typeof value === 'string' ? numberOf(value) : value
+  const number = typeof value === 'string' ? parsedNumber(value) : value
   return typeof number === 'number' || typeof number === 'bigint' ? number : Number.NaN
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { type FieldReader, MISSING, NULL } from '../../../core/event/field-reader.js'
+import { type FieldReader, MISSING, NULL_VALUE } from '../../../core/event/field-reader.js'
 import { COMMA, QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
@@ -60,7 +60,7 @@ export class BucketKey implements Key {
     const field = this.#field
     if (field === undefined) return this.#loadList(batch, i)
     const kind = field.load(batch, i)
-    if (kind === MISSING || kind === NULL) return false
+    if (kind === MISSING || kind === NULL_VALUE) return false
     if (field.plain) this.#set(field.bytes, field.start, field.end)
     else this.#setAll(textBytes(field.text()))
     return this.#finish()
@@ -91,7 +91,7 @@ export class BucketKey implements Key {
   #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
     const plain = field.plain
     const text = plain ? '' : field.text()
-    if (kind === MISSING || kind === NULL || (plain ? field.start === field.end : text === '')) {
+    if (kind === MISSING || kind === NULL_VALUE || (plain ? field.start === field.end : text === '')) {
       list.add(NULL_TEXT, 0, NULL_TEXT.length)
       return false
     }

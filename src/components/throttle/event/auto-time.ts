@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type FieldPath, parseFieldPath } from '../../../core/event/field-path.js'
-import { type FieldReader, NUMBER, STRING } from '../../../core/event/field-reader.js'
+import { type FieldReader, NUMBER, STRING_VALUE } from '../../../core/event/field-reader.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { parseIsoTime } from '../../../lib/formats/iso-time.js'
 import type { TimeReader } from './time.js'
@@ -73,7 +73,7 @@ export class AutoTime implements TimeReader {
   #read(n: number, batch: EventBatch, i: number): number {
     const field = this.#fields[n]!
     const kind = field.load(batch, i)
-    const time = kind === STRING ? textTime(field) : kind === NUMBER ? plausible(field.number()) : Number.NaN
+    const time = kind === STRING_VALUE ? textTime(field) : kind === NUMBER ? plausible(field.number()) : Number.NaN
     return n === 0 && time === batch.receivedAt && !isOfLine(field, batch) ? Number.NaN : time
   }
 

@@ -1,5 +1,5 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../../../core/event/field-reader.js'
+import { type FieldReader, NUMBER, OBJECT_VALUE, STRING_VALUE } from '../../../core/event/field-reader.js'
 import { LARGEST_MS, parseIsoTime } from '../../../lib/formats/iso-time.js'
 
 /** Reads the time of event `i`, in milliseconds since the epoch, or NaN. */
@@ -36,7 +36,7 @@ const DATE_DIGITS = 8
  */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
-    case STRING:
+    case STRING_VALUE:
       return textTime(field)
     case NUMBER:
       return possible(field.number())

@@ -26,7 +26,7 @@ export interface LimitState {
 const BEGINNING: LimitState = { limit: START, refused: Number.POSITIVE_INFINITY }
 
 /** `overload`: the receiver refused the request or did not answer in time. `other`: unrelated to the load. */
-export type Outcome = 'ok' | 'overload' | 'other'
+export type AttemptOutcome = 'ok' | 'overload' | 'other'
 
 /**
  * Determines how many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the
@@ -100,7 +100,7 @@ export class AdaptiveLimit {
    * Reports that a request is sent. Call the returned function when the request ends. `pauseMs`: the pause that the
    * receiver requested.
    */
-  sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
+  sent(): (ms: number, outcome: AttemptOutcome, pauseMs?: number) => void {
     const inFlight = ++this.#inFlight
     const round = this.#round
     const isFull = inFlight >= this.allowed

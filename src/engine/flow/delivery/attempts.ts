@@ -5,7 +5,7 @@ import { Backoff } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
+import type { AdaptiveLimit, AttemptOutcome, LimitState } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
@@ -350,7 +350,7 @@ export class Attempts {
     const began = clock.now()
     this.#running.set(controller, began + timeout)
     if (!this.#stopTimer) this.#setTimer(began + timeout)
-    let outcome: Outcome = 'ok'
+    let outcome: AttemptOutcome = 'ok'
     let pauseMs = 0
     try {
       await task.attempt(signal)
@@ -469,7 +469,7 @@ export class Attempts {
   }
 }
 
-function outcomeOf(error: unknown): Outcome {
+function outcomeOf(error: unknown): AttemptOutcome {
   if (!(error instanceof DeliveryError) || error.ofPartition) return 'other'
   if (error.causedBy === 'overload') return error.causedBy
   return error.rejected ? 'ok' : 'other'

@@ -1,4 +1,3 @@
-import type { Logger } from 'pino'
 import { CHECK_DISK } from '../../../core/fact.js'
 import { almostFull } from '../almost-full.js'
 import type { BufferMemory, DiskBufferContext } from './context.js'
@@ -15,7 +14,7 @@ import { type Amount, add, sum } from '../counters.js'
 import type { FateObserver } from '../fates.js'
 import { type ReadProblems, RecordLog } from './log.js'
 import { BufferReading, type Downstream } from './reading.js'
-import { type Arrival, RecordEncoder } from './record.js'
+import { type Arrival, RecordDivider } from './record.js'
 import { recover, setAside } from './recovery.js'
 import { BufferReport } from './report.js'
 import { unsettled } from './segments.js'
@@ -62,7 +61,7 @@ export class DiskBuffer extends BatchQueue {
   readonly #settlement: Settlement
   readonly #reading: BufferReading
   #running: Promise<void> | undefined
-  readonly #encoding: RecordEncoder
+  readonly #encoding: RecordDivider
   observer: FateObserver | undefined
   /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
@@ -86,7 +85,7 @@ export class DiskBuffer extends BatchQueue {
     this.#memory = memory
     this.#report = new BufferReport(context)
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
-    this.#encoding = new RecordEncoder(segmentBytes, context.keepsIds === true)
+    this.#encoding = new RecordDivider(segmentBytes, context.keepsIds === true)
     this.#records = new RecordLog(folder, found, segmentBytes, this.#readProblems())
     this.#settlement = new Settlement(context, found, this.#records, () => this.advance())
     this.#reading = new BufferReading(this.#records, this.#settlement, this.#report, wanted, memory.held)

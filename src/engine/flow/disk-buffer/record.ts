@@ -254,7 +254,7 @@ const RECORD_BYTES = 128 * 1024
  * segment, so that a small buffer can fill up without exceeding its size by much. If data is damaged, whole records are
  * lost. Therefore a record has far fewer events than a batch from a source.
  */
-export class RecordEncoder {
+export class RecordDivider {
   readonly #mostBytes: number
   readonly #keepsIds: boolean
   readonly #parts: Part[] = []

@@ -1,5 +1,5 @@
 import type { Exemplar, Kind } from '../../../core/component.js'
-import type { Amount, ComponentCounters, Histogram, Series } from '../../flow/counters.js'
+import type { Amount, ComponentCounters, CounterSeries, Histogram } from '../../flow/counters.js'
 
 export interface SeriesRow {
   readonly labels: Record<string, string>
@@ -76,7 +76,7 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   }
 }
 
-function rowsOf({ rest, read }: Series): SeriesRow[] {
+function rowsOf({ rest, read }: CounterSeries): SeriesRow[] {
   return [...read()].map(row => ({ ...row, value: finite(row.value), ...(rest && { rest }) }))
 }
 

@@ -1,6 +1,6 @@
 import { DOT, SLASH, SPACE, TAB } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
+import { BLANK, INDENTED, isDigit, isWord, marginOf, skipBlanks, startsWith, startsWithAny } from './lines.js'
 
 /**
  * Panics and goroutine dumps of Go, with their empty lines. A stack that the program itself logged joins the line
@@ -62,7 +62,7 @@ function isCall(b: Uint8Array, start: number, end: number): boolean {
 function isRegister(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   while (p < end && p - start <= LONGEST_REGISTER && isWord(b[p])) p++
-  const value = skipSpace(b, p, end)
+  const value = skipBlanks(b, p, end)
   return p > start && value > p && startsWith(b, value, end, REGISTER)
 }
 

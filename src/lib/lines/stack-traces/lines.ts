@@ -8,11 +8,11 @@ export const TEXT = 2
 
 /** Whether the line is blank, indented, or begins at the margin. */
 export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {
-  const p = skipSpace(b, start, end)
+  const p = skipBlanks(b, start, end)
   return p === end ? BLANK : p > start ? INDENTED : TEXT
 }
 
-export function skipSpace(b: Uint8Array, start: number, end: number): number {
+export function skipBlanks(b: Uint8Array, start: number, end: number): number {
   while (start < end && (b[start] === SPACE || b[start] === TAB)) start++
   return start
 }

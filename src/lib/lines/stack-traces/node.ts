@@ -1,6 +1,6 @@
 import { COLON, SPACE } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { BLANK, INDENTED, isDigit, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
+import { BLANK, INDENTED, isDigit, marginOf, skipBlanks, startsWith, startsWithAny } from './lines.js'
 
 /**
  * Errors of Node.js with their frames, properties and causes. The report of an uncaught error also has, in this order,
@@ -53,10 +53,10 @@ function judgeBlank(state: number): number {
 
 /** Whether the line is only `^` or `^^^^^`, at any column. */
 function isMark(b: Uint8Array, start: number, end: number): boolean {
-  const first = skipSpace(b, start, end)
+  const first = skipBlanks(b, start, end)
   let p = first
   while (p < end && b[p] === CARET) p++
-  return p > first && skipSpace(b, p, end) === end
+  return p > first && skipBlanks(b, p, end) === end
 }
 
 /** Whether the line is only closing brackets: the end of properties that were printed over several lines. */

@@ -1,5 +1,5 @@
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { INDENTED, marginOf, skipSpace, startsWith, startsWithAny, TEXT } from './lines.js'
+import { INDENTED, marginOf, skipBlanks, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
  * Tracebacks of Python. The head joins the line before it, because `logging.exception` prints its message before the
@@ -26,7 +26,7 @@ const LINKS = [
 export function judgePython(state: number, b: Uint8Array, start: number, end: number): number {
   const margin = marginOf(b, start, end)
   if (margin === INDENTED) {
-    if (!startsWith(b, skipSpace(b, start, end), end, GROUP_HEAD)) return BELONGS | (state << 2)
+    if (!startsWith(b, skipBlanks(b, start, end), end, GROUP_HEAD)) return BELONGS | (state << 2)
     return headVerdict(state) | (NAMED << 2)
   }
   if (margin !== TEXT) {

@@ -7,14 +7,14 @@ import { aborted, deadline } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
-import { Answers, headerText } from './answers/answers.js'
+import { Answers, joinedHeader } from './answers/answers.js'
 import { bodyJson, drain, shortBody } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import { type Body, compressionOf, RequestBody } from './request-body.js'
 import type { Inspection, RequestFormat } from './request-format.js'
-import { addressOf, type Head, RequestHeads } from './request-heads.js'
+import { type Head, RequestHeads, splitUrl } from './request-heads.js'
 import { Transport } from './transport.js'
 
 /** How long the start waits for the receiver to describe itself. */
@@ -79,7 +79,7 @@ export class HttpDestination implements Destination {
   async #inspect(signal: AbortSignal): Promise<Inspection> {
     const inspection = await this.#format.inspect?.(async url => {
       const { statusCode, body } = await this.#send(
-        { ...this.#heads.constant, address: addressOf(url) },
+        { ...this.#heads.constant, address: splitUrl(url) },
         'GET',
         {},
         null,
@@ -112,7 +112,7 @@ export class HttpDestination implements Destination {
     const takes =
       this.#takes(answer.statusCode) &&
       (!answerList?.isWhole || said.startsWith('{')) &&
-      (!success || (content && success(content, headerText(answer.headers['content-type']) ?? '')))
+      (!success || (content && success(content, joinedHeader(answer.headers['content-type']) ?? '')))
     if (takes || (answer.statusCode === status && says.test(said))) {
       const { server, note, problem } = await this.#inspect(signal)
       if (problem !== undefined) throw new DeliveryError(problem, { failure: 'hold', reason: 'inspected' })
@@ -153,7 +153,7 @@ export class HttpDestination implements Destination {
     let answer: Answer | undefined
     try {
       answer = await this.#send(head, method, headers, content, signal)
-      const requestId = headerText(answer.headers['x-request-id'])
+      const requestId = joinedHeader(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
@@ -188,19 +188,19 @@ export class HttpDestination implements Destination {
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {
-    const answer = await this.#send({ ...this.#heads.constant, address: addressOf(url) }, 'HEAD', {}, null, signal)
+    const answer = await this.#send({ ...this.#heads.constant, address: splitUrl(url) }, 'HEAD', {}, null, signal)
     const place = withoutQuery(url)
     const { headers, body } = answer
     if (!isSuccess(answer.statusCode)) throw await this.#answers.heldBy(answer, { place: `HEAD ${place}` })
     await drain(body)
     const fields = {
       url: place,
-      request_id: headerText(headers['x-request-id']),
-      subject: headerText(headers['x-auth-subject-id']),
-      account: headerText(headers['x-auth-account-id']),
-      account_short_id: headerText(headers['x-auth-account-short-id']),
-      enterprise: headerText(headers['x-auth-enterprise-id']),
-      access_type: headerText(headers['x-auth-access-type']),
+      request_id: joinedHeader(headers['x-request-id']),
+      subject: joinedHeader(headers['x-auth-subject-id']),
+      account: joinedHeader(headers['x-auth-account-id']),
+      account_short_id: joinedHeader(headers['x-auth-account-short-id']),
+      enterprise: joinedHeader(headers['x-auth-enterprise-id']),
+      access_type: joinedHeader(headers['x-auth-access-type']),
     }
     this.#context.log.info(fields, 'destination accepts the access key')
   }

@@ -96,7 +96,7 @@ export class RequestHeads {
     const { headers, ownHeaders } = this.constant
     const named = { headers: { ...headers }, ownHeaders: { ...ownHeaders }, texts: {} as Record<string, string> }
     for (const [i, { place, name }] of this.#names.entries()) named[place][name] = values[i]!
-    head = { address: addressOf(url), place: `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`, ...named }
+    head = { address: splitUrl(url), place: `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`, ...named }
     this.#kept.set(name, head)
     return head
   }
@@ -112,7 +112,7 @@ export class RequestHeads {
   }
 }
 
-export function addressOf(url: string): Address {
+export function splitUrl(url: string): Address {
   const { origin, pathname, search } = new URL(url)
   return { url, target: new URL(origin), path: pathname + search }
 }

@@ -20,7 +20,7 @@ const CONTENTS: Record<string, BodyFormat> = {
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
 /** Checks the headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
-export function checkHeaders(
+export function checkEventHeaders(
   request: IncomingMessage,
   maxBytes: number,
   decode?: Codec,

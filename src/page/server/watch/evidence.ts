@@ -9,7 +9,7 @@ import type { ComponentCounters } from '../../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../../engine/flow/dispatch.js'
 import type { DiscardedEvents, FateObserver } from '../../../engine/flow/fates.js'
 import type { Clock } from '../../../lib/time.js'
-import { countsOf } from '../history.js'
+import { countsNow } from '../history.js'
 import { type EventFate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
@@ -26,7 +26,7 @@ const WORDS: Readonly<Record<string, string>> = {
 }
 
 /** The events that the page keeps: discarded and rejected events, and a sample of the others. */
-export class Evidence {
+export class KeptEvidence {
   readonly discarded: KeptEvents
   readonly rejected: KeptEvents
   readonly passed: KeptEvents
@@ -73,7 +73,7 @@ interface About {
 }
 
 export class ComponentEvidence implements FateObserver {
-  readonly #to: Evidence
+  readonly #to: KeptEvidence
   readonly #clock: Clock
   #about: About
   readonly #discards = new PlaceSample(KEPT_PER_SECOND)
@@ -85,7 +85,7 @@ export class ComponentEvidence implements FateObserver {
   /** Events rejected since `#totals` was set. */
   #rejected = 0
 
-  constructor(to: Evidence, clock: Clock, about: About) {
+  constructor(to: KeptEvidence, clock: Clock, about: About) {
     this.#to = to
     this.#clock = clock
     this.#about = about
@@ -98,7 +98,7 @@ export class ComponentEvidence implements FateObserver {
 
   /** Begins a new second. Reads the numbers from the counters, because counting each batch here would cost more. */
   second(counters: ComponentCounters): void {
-    const totals = countsOf(counters)
+    const totals = countsNow(counters)
     const before = this.#totals ?? totals
     const [received, sent, discarded] = totals.map((total, i) => Math.max(0, total - before[i]!))
     const { events, bytes } = counters.received

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { ConditionError } from '../../../core/condition/cursor.js'
 import { conditionOnLines } from '../../../daemon/admin/tap.js'
 import type { Turn } from './budget.js'
-import type { Evidence } from './evidence.js'
+import type { KeptEvidence } from './evidence.js'
 import {
   type EventCursor,
   type EventFate,
@@ -59,7 +59,7 @@ const KINDS = ['discarded', 'rejected', 'passed'] as const
 const kindOf = (what: EventFate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
 /** For each kind of event, reports how many events are kept, and since when. */
-function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
+function lookedAt(evidence: KeptEvidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
   return KINDS.map(kind => {
     const { from, oneIn, bytes } = evidence[kind].about()
     const since = from === undefined ? null : new Date(from).toISOString()
@@ -71,7 +71,7 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
  * Finds events and the steps of each event, the newest event first. `query` is a text, a condition, an id, or a JSON
  * object with some fields of the event. Throws QuestionError.
  */
-export async function find(evidence: Evidence, query: string, turn: Turn, most = MOST_FOUND): Promise<FoundEvents> {
+export async function find(evidence: KeptEvidence, query: string, turn: Turn, most = MOST_FOUND): Promise<FoundEvents> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
   const events = new Events()
@@ -126,7 +126,7 @@ const isSamePlace = (a: Buffer, b: Buffer) =>
   a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
 
 /** All kinds of events together, newest first. */
-async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<EventCursor, undefined> {
+async function* newest(evidence: KeptEvidence, turn: Turn): AsyncGenerator<EventCursor, undefined> {
   let events = 0
   for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
     if (++events % BETWEEN === 0) await turn()

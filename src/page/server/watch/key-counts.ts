@@ -98,7 +98,7 @@ function since({ until, most }: Recent, at: number, number: number): Recent {
  * Counts the events that reached and passed a throttle in the last ten minutes, by key and time. Memory is bounded. If
  * the counts do not fit, first the steps become longer, then the oldest counts are dropped.
  */
-export class KeyCounts {
+export class RecentKeyCounts {
   readonly #options: KeyCountsOptions
   readonly #ring: CountRing
   readonly #wall = new WallTime()

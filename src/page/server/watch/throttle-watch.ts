@@ -5,10 +5,10 @@ import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
 import type { TimerClock } from '../../../lib/time.js'
 import type { Turn } from './budget.js'
-import { type Counted, KeyCounts, REST } from './key-counts.js'
+import { type Counted, REST, RecentKeyCounts } from './key-counts.js'
 import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
-import { type KeyOutcome, type Outcome, replay } from './what-if.js'
+import { type KeyOutcome, replay, type WhatIfOutcome } from './what-if.js'
 
 /** Values of `busy` in KeyCountsOptions: first for counting by the throttle's key, then for counting by another key. */
 const BUSY = 20_000
@@ -93,7 +93,7 @@ export interface WhatIf {
   readonly why_not_exact?: string
   readonly was: { readonly passed: number; readonly discarded: number }
   readonly would: { readonly passed: number; readonly discarded: number }
-  readonly curve: Outcome['curve']
+  readonly curve: WhatIfOutcome['curve']
   readonly keys: readonly KeyOutcome[]
   readonly keys_count: number
   readonly yaml: string
@@ -103,7 +103,7 @@ export interface WhatIf {
 
 /** Counts by a key other than the throttle's. */
 interface Trial {
-  readonly counts: KeyCounts
+  readonly counts: RecentKeyCounts
   askedAt: number
   since: number
 }
@@ -127,7 +127,7 @@ const iso = (wall: number) => new Date(wall).toISOString()
 export class ThrottleWatch {
   readonly #clock: TimerClock
   #bytes: number
-  #counts: KeyCounts
+  #counts: RecentKeyCounts
   #options: ThrottleConfig
   #processor: KeyedProcessor
   #stop: (() => void) | undefined
@@ -142,9 +142,9 @@ export class ThrottleWatch {
     this.#attach()
   }
 
-  #newCounts(): KeyCounts {
+  #newCounts(): RecentKeyCounts {
     const bytes = this.#bytes - this.#trialBytes * MOST_TRIALS
-    return new KeyCounts({ bytes, busy: BUSY, decided: this.#decided, clock: this.#clock })
+    return new RecentKeyCounts({ bytes, busy: BUSY, decided: this.#decided, clock: this.#clock })
   }
 
   get #trialBytes(): number {
@@ -327,7 +327,7 @@ export class ThrottleWatch {
         const text = `${MOST_TRIALS} other keys are being counted already; Sluice stops counting a key if nobody asks about it for a minute`
         throw new QuestionError(text)
       }
-      const counts = new KeyCounts({
+      const counts = new RecentKeyCounts({
         bytes: this.#trialBytes,
         busy: BUSY_TRIAL,
         decided: this.#decided,

@@ -9,7 +9,7 @@ import { pathOf } from '../../../engine/run/state/inventory.js'
 import type { TimerClock } from '../../../lib/time.js'
 import type { Turn } from './budget.js'
 import { type Letters, newestLetters } from './dead-letters.js'
-import { type ComponentEvidence, Evidence } from './evidence.js'
+import { type ComponentEvidence, KeptEvidence } from './evidence.js'
 import { type EventStep, type FoundEvents, find, parsed, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
@@ -40,7 +40,7 @@ export interface EvidenceQuery {
 export class PageWatch {
   #memory: number
   readonly #clock: TimerClock
-  readonly #evidence: Evidence
+  readonly #evidence: KeptEvidence
   readonly #components = new Map<string, ComponentEvidence>()
   readonly #throttles = new Map<string, ThrottleWatch>()
   readonly #unfollow: () => void
@@ -54,7 +54,7 @@ export class PageWatch {
   constructor(pipeline: Followed, memory: number, clock: TimerClock) {
     this.#memory = memory
     this.#clock = clock
-    this.#evidence = new Evidence(memory * EVENTS_SHARE, clock)
+    this.#evidence = new KeptEvidence(memory * EVENTS_SHARE, clock)
     this.#unfollow = pipeline.follow((links, config) => this.#follow(links, config))
   }
 

@@ -4,7 +4,7 @@ import { createWindows } from '../../../components/throttle/windows/several.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
 import type { Turn } from './budget.js'
-import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
+import { DEFAULT, REST, type RecentKeyCounts } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
@@ -20,7 +20,7 @@ export interface KeyOutcome {
 }
 
 /** The number of events that passed (`was`) and the number that would have passed with other limits (`would`). */
-export interface Outcome {
+export interface WhatIfOutcome {
   /** Wall clock, in milliseconds. */
   readonly from: number
   readonly to: number
@@ -39,7 +39,12 @@ export interface Outcome {
 }
 
 /** Replays counts with other limits. Uses the same windows as throttles, but event times instead of the clock. */
-export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
+export async function replay(
+  counts: RecentKeyCounts,
+  limits: readonly Limit[],
+  to: number,
+  turn: Turn,
+): Promise<WhatIfOutcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
     // If steps became longer or keys changed during the replay, the replay starts again.
@@ -48,7 +53,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 }
 
 class Replay {
-  readonly #counts: KeyCounts
+  readonly #counts: RecentKeyCounts
   readonly #windows: Windows
   /** A gcra limit passes an event if any room is left, even less than needed. So events cannot be taken together. */
   readonly #oneByOne: boolean
@@ -57,9 +62,9 @@ class Replay {
   readonly #offered: Float64Array
   readonly #was: Float64Array
   readonly #would: Float64Array
-  readonly #curve: Outcome['curve']
+  readonly #curve: WhatIfOutcome['curve']
 
-  constructor(counts: KeyCounts, limits: readonly Limit[], to: number) {
+  constructor(counts: RecentKeyCounts, limits: readonly Limit[], to: number) {
     const { size } = counts
     this.#counts = counts
     this.#windows = createWindows(limits, new WallTime())
@@ -112,7 +117,7 @@ class Replay {
     return fit
   }
 
-  outcome(): Outcome {
+  outcome(): WhatIfOutcome {
     const sum = (column: Float64Array) => column.reduce((all, n) => all + n, 0)
     const ids = Array.from(this.#offered.keys()).filter(id => id >= DEFAULT && this.#offered[id]! > 0)
     const change = (id: number) => Math.abs(this.#would[id]! - this.#was[id]!)

@@ -244,7 +244,7 @@ const behindColumns: readonly Column<Behind>[] = [
   },
 ]
 
-export function DeliveryView() {
+export function DeliveryPanel() {
   const { data } = useData<Status>('status', {}, EVERY_MS)
   const behind = useBehind(data?.series, data?.at)
   const rows = rowsOf(data?.series)

@@ -11,7 +11,7 @@ import { totalOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
 import { ProblemList } from './problems.js'
-import { bucketName } from './throttle.js'
+import { bucketTitle } from './throttle.js'
 import type { Component, Throttle, Values } from './types.js'
 
 /** With more nodes, nobody could follow the lines, so a table shows them. */
@@ -84,7 +84,7 @@ function AtLimit({ id }: { id: string }) {
   const { data } = useData<Throttle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
   const full = data?.keys.filter(({ pressure }) => pressure >= 1) ?? []
   if (full.length === 0) return null
-  const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(bucketName(one)))
+  const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(bucketTitle(one)))
   return (
     <p>
       <a class="dim" href={link('throttle', id)}>
@@ -235,7 +235,7 @@ function LastHour() {
   )
 }
 
-export function FlowView() {
+export function FlowPanel() {
   const all = status.value?.components ?? []
   const isGraph = !isNarrow.value && !asTable.value && all.length <= MOST_NODES
   const { path } = currentRoute.value.params

@@ -29,7 +29,7 @@ const RATE_SECONDS = 5
 const SILENCE_MS = 5000
 const LONGEST_BACKOFF_MS = 10_000
 
-export interface Rates {
+export interface ShownRates {
   readonly received: number
   readonly sent: number
   readonly discarded: number
@@ -41,7 +41,7 @@ const between = signal<readonly [Second, Second] | undefined>(undefined)
 
 /** Events per second, by component. */
 export const rates = computed(() => {
-  const found = new Map<string, Rates>()
+  const found = new Map<string, ShownRates>()
   if (!between.value) return found
   const [first, last] = between.value
   const perSecond = 1000 / (last.at - first.at)

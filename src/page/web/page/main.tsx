@@ -7,9 +7,9 @@ import { Shell } from '../kit/shell.js'
 import { clock, counted, duration } from '../kit/words.js'
 import { BooksLine } from './books.js'
 import { Component } from './component.js'
-import { DeliveryView } from './delivery.js'
+import { DeliveryPanel } from './delivery.js'
 import { Find } from './find.js'
-import { FlowView } from './flow.js'
+import { FlowPanel } from './flow.js'
 import {
   away,
   connectDaemon,
@@ -24,15 +24,15 @@ import {
   status,
 } from './live.js'
 import { Tail } from './tail.js'
-import { ThrottleView } from './throttle.js'
+import { ThrottlePanel } from './throttle.js'
 import 'uplot/dist/uPlot.min.css'
 import '../kit/kit.css'
 import './page.css'
 
 const VIEWS = [
-  { name: 'flow', title: 'Flow', draw: () => <FlowView /> },
-  { name: 'throttle', title: 'Throttle', draw: () => <ThrottleView /> },
-  { name: 'delivery', title: 'Delivery', draw: () => <DeliveryView /> },
+  { name: 'flow', title: 'Flow', draw: () => <FlowPanel /> },
+  { name: 'throttle', title: 'Throttle', draw: () => <ThrottlePanel /> },
+  { name: 'delivery', title: 'Delivery', draw: () => <DeliveryPanel /> },
   { name: 'find', title: 'Find', draw: () => <Find /> },
   { name: 'tail', title: 'Tail', draw: () => <Tail /> },
 ] as const

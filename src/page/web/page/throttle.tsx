@@ -18,7 +18,7 @@ const MOST_BUCKETS = 500
 /** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
-export const bucketName = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
+export const bucketTitle = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** Shows the pressure on the limit, and the share of events that was discarded in the last minute. */
 function Pressure({ of }: { of: Bucket }) {
@@ -55,7 +55,7 @@ const counts = (time: string, name: 'last_minute' | 'ten_minutes'): Column<Bucke
   }))
 
 const columns: readonly Column<Bucket>[] = [
-  { name: 'key', isText: true, value: bucketName, cell: one => <b>{bucketName(one)}</b> },
+  { name: 'key', isText: true, value: bucketTitle, cell: one => <b>{bucketTitle(one)}</b> },
   {
     name: 'pressure',
     isText: true,
@@ -109,7 +109,7 @@ const limitsOf = ({ limits }: ThrottleOf) =>
 /** The filter of each throttle, while the page is open. A filter in the address takes precedence. */
 const filters = signal<Readonly<Record<string, string>>>({})
 
-export function ThrottleView() {
+export function ThrottlePanel() {
   const all = throttles()
   const id = currentRoute.value.id ?? all[0]
   const filter = currentRoute.value.params.key ?? filters.value[id ?? ''] ?? ''

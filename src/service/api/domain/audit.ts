@@ -1,4 +1,4 @@
-import type { AuditDocument, ListPage } from '../../../daemon/client/documents.js'
+import type { AuditDocument, PageDocument } from '../../../daemon/client/documents.js'
 import type { PageQuery } from '../../../daemon/client/inputs.js'
 import { requireAuditRead } from './accounts/access.js'
 import type { Context } from './context.js'
@@ -20,7 +20,7 @@ export class Audit {
   }
 
   /** Lists the entries of the current account or, at enterprise scope, of the enterprise itself, newest first. */
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<AuditDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<AuditDocument>> {
     requireAuditRead(principal)
     const rows = {
       text: `SELECT id, at, action, enterprise_id, account_id, entry FROM audit

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
-import type { AuditDocument, ListPage } from '../../../daemon/client/documents.js'
+import type { AuditDocument, PageDocument } from '../../../daemon/client/documents.js'
 import type { PageQuery } from '../../../daemon/client/inputs.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Nodes, SINGLE_NODE } from '../nodes.js'
@@ -174,7 +174,7 @@ export class Context {
     { limit, after }: PageQuery,
     { text, values, first = '', cursorOf = row => (row as unknown as { id: string }).id }: RowsToList<R>,
     show: (row: R) => T | Promise<T>,
-  ): Promise<ListPage<T>> {
+  ): Promise<PageDocument<T>> {
     const rows = await this.store.all<R>(`${text} LIMIT $2`, after ?? first, limit + 1, ...values)
     const items: T[] = []
     let bytes = 0

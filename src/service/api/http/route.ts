@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { ListPage } from '../../../daemon/client/documents.js'
+import type { PageDocument } from '../../../daemon/client/documents.js'
 import type { Scope } from '../../../daemon/client/scopes.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
@@ -27,7 +27,7 @@ export interface Handled {
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly one?: unknown
-  readonly page?: ListPage<unknown>
+  readonly page?: PageDocument<unknown>
   /** Sent without an envelope. */
   readonly raw?: unknown
 }

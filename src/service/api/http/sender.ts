@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { errorCode, errorFields } from '../../../core/errors.js'
-import type { ListPage } from '../../../daemon/client/documents.js'
+import type { PageDocument } from '../../../daemon/client/documents.js'
 import { systemClock } from '../../../lib/time.js'
 import { Gone, Refusal } from '../../../net/http/server/refusal.js'
 import { headerText, onReplyOver, readPast } from '../../../net/http/server/respond.js'
@@ -39,7 +39,7 @@ export class Sender {
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
   /** Text of each page object. Page objects do not change. */
-  readonly #pages = new WeakMap<ListPage<unknown>, string>()
+  readonly #pages = new WeakMap<PageDocument<unknown>, string>()
   readonly #unsent = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes: MOST_UNSENT })
   #closing = false
 
@@ -79,7 +79,7 @@ export class Sender {
     this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
   }
 
-  #pageText(page: ListPage<unknown>, type: string | undefined): string {
+  #pageText(page: PageDocument<unknown>, type: string | undefined): string {
     let text = this.#pages.get(page)
     if (text === undefined) {
       const { items, next, limit } = page

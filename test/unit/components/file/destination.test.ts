@@ -18,7 +18,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { blackhole } from '../../../../src/components/blackhole/destination.js'
 import { calls, type FileCalls, writeDirectly } from '../../../../src/components/file/appended-file.js'
-import { FileDestination, file } from '../../../../src/components/file/destination.js'
+import { FileDestination, fileDestination } from '../../../../src/components/file/destination.js'
 import { Stdout, stdout } from '../../../../src/components/stdio/destination.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import type { Destination, DestinationContext } from '../../../../src/core/component.js'
@@ -48,7 +48,11 @@ function create(
   counted = { value: 0 },
 ): Destination {
   const metrics = { counter: () => counted }
-  return new FileDestination(file.options.parse(options), { ...contextOf(clock), metrics, isAlone: true } as never, os)
+  return new FileDestination(
+    fileDestination.options.parse(options),
+    { ...contextOf(clock), metrics, isAlone: true } as never,
+    os,
+  )
 }
 
 t.test('appends, makes folders, keeps what is there', async t => {
@@ -187,7 +191,7 @@ t.test('a fault at any write loses no line and tears none', async t => {
           create({ path: link, encoding, fsync }, undefined, os),
         ]
         const requests = Array.from({ length: 8 }, (_, n) => `${n} ${'x'.repeat(50)}\n${n} end\n`)
-        // As with max_in_flight: 4 at each of two destinations on one file; what fails is tried again.
+        // As with max_in_flight: 4 at each of two destinations on one fileDestination; what fails is tried again.
         await Promise.all(
           requests.map(async (text, n) => {
             const request = lines(text)
@@ -315,7 +319,7 @@ t.test('a disk that hangs stops no other destination: only one that is alone wri
     const path = join(folder, `${isAlone}.log`)
     const metrics = { counter: () => ({ value: 0 }) }
     const context = { ...contextOf(), metrics, isAlone } as never
-    const destination: Destination = new FileDestination(file.options.parse({ path }), context)
+    const destination: Destination = new FileDestination(fileDestination.options.parse({ path }), context)
     await destination.write(lines('one\n'), signal)
     t.equal(readFileSync(path, 'utf8'), 'one\n')
     t.equal(direct.length, 1)
@@ -394,7 +398,7 @@ t.test('the size of a file is asked at once, and in another thread on a remote f
     }
     const fileSystems = new FileSystems({ readMounts, probe: () => Promise.resolve() })
     const context = { ...contextOf(), metrics: { counter: () => ({ value: 0 }) }, fileSystems } as never
-    const out = new FileDestination(file.options.parse({ path: join(folder, 'out.log') }), context, os)
+    const out = new FileDestination(fileDestination.options.parse({ path: join(folder, 'out.log') }), context, os)
     await out.write(lines('x\n'), signal)
     await out.stop!(signal)
     return asked

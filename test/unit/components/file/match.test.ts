@@ -1,6 +1,6 @@
 import t from 'tap'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, NO_BYTES } from '../../../../src/components/file/identity.js'
-import { assign, type Candidate, type Known } from '../../../../src/components/file/rotation/match.js'
+import { assign, type Candidate, type MatchedFile } from '../../../../src/components/file/rotation/match.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 
 /** Which file of a folder holds the rest of which known one: the table of vectors, each in both orders of listing. */
@@ -12,7 +12,7 @@ const lastOf = (bytes: Buffer, end: number): Fingerprint =>
   fingerprint(bytes, Math.max(0, end - FINGERPRINT_BYTES), end)
 
 /** A file of which `read` bytes were read. */
-function file(bytes: Buffer, read: number, more: Partial<Known> & { size?: never } = {}): Known {
+function file(bytes: Buffer, read: number, more: Partial<MatchedFile> & { size?: never } = {}): MatchedFile {
   const trail = new Trail()
   trail.add(0, read, bytes.subarray(0, read), offset => lastOf(bytes, offset))
   const position = { offset: read, tail: lastOf(bytes, read) }
@@ -52,7 +52,7 @@ function candidate(name: string, bytes: Buffer, more: Partial<Candidate> = {}): 
 }
 
 /** What each file claims, by its place in the list; and how many questions that took. */
-function run(files: readonly Known[], candidates: readonly Content[]) {
+function run(files: readonly MatchedFile[], candidates: readonly Content[]) {
   const asking = assign(files, candidates)
   let asked = 0
   for (let step = asking.next(); ; asked++) {
@@ -83,7 +83,7 @@ const EMPTY = Buffer.alloc(0)
 
 const VECTORS: readonly [
   what: string,
-  files: readonly Known[],
+  files: readonly MatchedFile[],
   candidates: readonly Content[],
   claims: string[],
   asked?: number,

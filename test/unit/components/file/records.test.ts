@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { http } from '../../../../src/components/http/source.js'
+import { httpSource } from '../../../../src/components/http/source.js'
 import { stdout } from '../../../../src/components/stdio/destination.js'
 import { stdin } from '../../../../src/components/stdio/source.js'
 import { tcp } from '../../../../src/components/tcp/source.js'
@@ -82,7 +82,7 @@ const post = (port: number, type: string, body: Buffer) =>
   fetch(`http://127.0.0.1:${port}/`, { method: 'POST', headers: { 'content-type': type }, body })
 
 t.test('http: a body is records, and nothing is taken of one with anything else in it', async t => {
-  const { out, port } = await startPushed(t, http, { decode: 'msgpack' })
+  const { out, port } = await startPushed(t, httpSource, { decode: 'msgpack' })
   for (const type of ['application/msgpack', 'application/x-msgpack', 'application/octet-stream']) {
     const answer = await post(port, type, records('{"n":1}', '{"n":2}'))
     t.same([answer.status, await answer.json()], [202, { received: 2 }], type)
@@ -105,7 +105,7 @@ t.test('http: a body is records, and nothing is taken of one with anything else 
 t.test('http: with framing none a body is one message', async t => {
   const [{ yaml, record }] = codecs.find(({ name }) => name === 'protobuf')!.examples
   const decode = { codec: 'protobuf', ...(parse(yaml) as object), framing: 'none' }
-  const { out, port } = await startPushed(t, http, { decode })
+  const { out, port } = await startPushed(t, httpSource, { decode })
   const message = Buffer.from(record!.replaceAll(' ', ''), 'hex').subarray(1)
   const long = Buffer.concat(Array.from({ length: 30_000 }, () => message))
   for (const body of [message, long]) t.equal((await post(port, 'application/x-protobuf', body)).status, 202)

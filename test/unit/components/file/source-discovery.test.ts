@@ -1,7 +1,7 @@
 import fs, { appendFileSync, linkSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Discovery, type Found } from '../../../../src/components/file/discovery/discovery.js'
+import { Discovery, type FoundFile } from '../../../../src/components/file/discovery/discovery.js'
 import type { Remote } from '../../../../src/components/file/discovery/remote.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
 import { Slices } from '../../../../src/lib/slices.js'
@@ -31,7 +31,7 @@ function walksOf(t: Test, include: readonly string[], isFar = (_: string) => fal
     },
   )
   const walk = (areWatched = false) => discovery.walk(new Slices(time), areWatched)
-  const names = ({ files }: Found) => [...files.keys()].map(path => path.slice(dir.length + 1)).sort()
+  const names = ({ files }: FoundFile) => [...files.keys()].map(path => path.slice(dir.length + 1)).sort()
   return { dir, age, walk, names, time, discovery, failed }
 }
 
@@ -46,7 +46,7 @@ t.test('while no folder changes, a walk finds what the one before found', async 
   third.folders.add('of the caller')
   t.notOk((await walk()).folders.has('of the caller'))
   // Now and then all names are read again.
-  const later: Found[] = []
+  const later: FoundFile[] = []
   for (let i = 0; i < 10; i++) later.push(await walk())
   t.equal(later.filter(({ files }) => [...files.values()].includes('plain')).length, 1)
 })

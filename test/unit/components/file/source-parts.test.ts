@@ -41,7 +41,7 @@ import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
-import { file } from '../../../../src/components/file/source.js'
+import { fileSource } from '../../../../src/components/file/source.js'
 import type { Output } from '../../../../src/core/component.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Origin } from '../../../../src/core/event/origin.js'
@@ -391,7 +391,7 @@ function opened(t: Test, path: string, lookedAt = () => 0, onChanged = () => {})
 function tailerOf(path: string, fd: number, lookedAt = () => 0, onChanged = () => {}): Tailer {
   const context: Partial<TailerContext> = {
     clock: new ManualTime(),
-    splitting: new Splitting(file.options.parse({ include: [path] })),
+    splitting: new Splitting(fileSource.options.parse({ include: [path] })),
     lookedAt,
     onChanged,
     onMoved: () => {},
@@ -591,7 +591,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
   const tailer = { path: 'app.log', isOpen: true, unread: 6, left, read: () => 6, take: () => 'batch', unpark() {} }
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
-    splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
+    splitting: new Splitting(fileSource.options.parse({ include: ['app.log'] })),
     beforeSend: () => undefined,
     isStopped: () => true,
     files: { tailers: [], unfindable: async () => [tailer as unknown as Tailer] } as unknown as ReaderOptions['files'],
@@ -613,7 +613,7 @@ t.test('a file is held until a sweep has looked for the file before it', async t
   const tailer = { path: 'app.log', isBehind: true, earlier, becomes() {}, pause() {} } as unknown as Tailer
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
-    splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
+    splitting: new Splitting(fileSource.options.parse({ include: ['app.log'] })),
     isStopped: () => false,
     areHeld: () => held.length === 0,
     files: { tailers: [], hold: (one: Tailer) => held.push(one) } as unknown as ReaderOptions['files'],

@@ -15,7 +15,7 @@ import fs, {
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { file } from '../../../../src/components/file/source.js'
+import { fileSource } from '../../../../src/components/file/source.js'
 import { LimitedReach } from '../../../../src/engine/config/published/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../../src/lib/lines/line-splitter.js'
 import { nextTurn, systemClock } from '../../../../src/lib/time.js'
@@ -764,11 +764,11 @@ t.test('a name that is a FIFO is never opened', async t => {
 })
 
 t.test('options', async t => {
-  t.throws(() => file.options.parse({ include: [] }))
-  t.throws(() => file.options.parse({ include: ['a'], read_from: 'middle' }))
-  t.throws(() => file.options.parse({ include: ['a'], unknown: 1 }))
-  const parsed = file.options.parse({ include: ['a'] })
-  t.same(file.warnings!({ ...parsed, include: [] }, []), [])
+  t.throws(() => fileSource.options.parse({ include: [] }))
+  t.throws(() => fileSource.options.parse({ include: ['a'], read_from: 'middle' }))
+  t.throws(() => fileSource.options.parse({ include: ['a'], unknown: 1 }))
+  const parsed = fileSource.options.parse({ include: ['a'] })
+  t.same(fileSource.warnings!({ ...parsed, include: [] }, []), [])
   t.match(parsed, {
     max_line_bytes: 1 << 20,
     partial_line_timeout: undefined,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { http } from '../../../../src/components/http/destination.js'
+import { httpDestination } from '../../../../src/components/http/destination.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { checkDestination } from '../../../../src/engine/testing/check-destination.js'
 import {
@@ -109,7 +109,7 @@ t.test('values stay in their place; an event without a usable one is rejected', 
 
 t.test('where a field may be', async t => {
   const problems = (options: object) => {
-    const { error } = http.options.safeParse(options)
+    const { error } = httpDestination.options.safeParse(options)
     return error?.issues.map(({ path, message }) => `${path.join('.')} ${message}`)
   }
   for (const url of [
@@ -133,7 +133,7 @@ t.test('where a field may be', async t => {
 })
 
 t.test('its contract holds with templates', async t => {
-  const found = await checkDestination(http, async () => {
+  const found = await checkDestination(httpDestination, async () => {
     const to = await receiver(t)
     return {
       options: { url: to.url('/${.level:-none}'), headers: { 'x-a': '${.app:-none}' } },
@@ -148,14 +148,14 @@ t.test('its contract holds with templates', async t => {
 })
 
 t.test('explain names the URL of an event, or why it has none', async t => {
-  const options = http.options.parse({ url: 'http://h/app/${.app}', headers: { a: '${.b:-c}' } })
+  const options = httpDestination.options.parse({ url: 'http://h/app/${.app}', headers: { a: '${.b:-c}' } })
   const { context } = await make({ url: 'http://h/app/${.app}' })
-  const explain = http.explain!(options, context)
+  const explain = httpDestination.explain!(options, context)
   const batch = batchesOf(lines([{ app: 'x y' }, {}]), json)[0]!
   t.match(explain(batch.fork(0, 1)), { outcome: 'delivered', findings: [{ text: 'POST http://h/app/x%20y' }] })
   t.throws(() => explain(batch.fork(1, 2)), { reason: 'partition', message: '.app is missing or empty' })
   t.same(
-    http.usesFields!(options).map(({ option, path, without }) => [option, path.text, without]),
+    httpDestination.usesFields!(options).map(({ option, path, without }) => [option, path.text, without]),
     [
       ['url', '.app', 'every event is rejected'],
       ['headers', '.b', undefined],

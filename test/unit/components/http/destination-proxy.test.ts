@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { http } from '../../../../src/components/http/destination.js'
+import { httpDestination } from '../../../../src/components/http/destination.js'
 import type { Reach } from '../../../../src/core/options/reach.js'
 import { dialOptions } from '../../../../src/net/dial-options.js'
 import { Dialer } from '../../../../src/net/dialer.js'
@@ -256,19 +256,19 @@ t.test('wrong options of a proxy', t => {
     [{ url: 'http://proxy:1', no_proxy: ['a b'] }, 'proxy.no_proxy.0', /must be a host, a domain/],
   ]
   for (const [proxy, path, text] of table) {
-    const { error } = http.options.safeParse({ url, proxy })
+    const { error } = httpDestination.options.safeParse({ url, proxy })
     const [issue] = error?.issues ?? []
     const inner = issue?.code === 'invalid_union' ? issue.errors.flat().find(({ path }) => path.length > 0) : undefined
     t.equal([...(issue?.path ?? []), ...(inner?.path ?? [])].join('.'), path, text.source)
     t.match((inner ?? issue)?.message, text)
   }
   t.ok(
-    http.options.safeParse({
+    httpDestination.options.safeParse({
       url,
       proxy: { url: 'http://proxy:1', no_proxy: ['*', '.a.b', '10.0.0.0/8', 'h:1', '::1', '[::1]:80'] },
     }).success,
   )
-  t.match(http.options.safeParse({ url, headers: { 'Proxy-Authorization': 'x' } }).error?.issues, [
+  t.match(httpDestination.options.safeParse({ url, headers: { 'Proxy-Authorization': 'x' } }).error?.issues, [
     { message: /is set by proxy.auth/ },
   ])
   t.end()

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
 import t, { type Test } from 'tap'
-import { http } from '../../../../src/components/http/destination.js'
+import { httpDestination } from '../../../../src/components/http/destination.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
@@ -105,7 +105,7 @@ t.test('compression', async t => {
     t.ok(Number(headers['content-length']) < body.length / 2)
     t.same(ns(body.trimEnd().split('\n')), upTo(500))
   }
-  const { success, error } = http.options.safeParse({ url: 'http://a', compression: 'zstd' })
+  const { success, error } = httpDestination.options.safeParse({ url: 'http://a', compression: 'zstd' })
   t.equal(success, 'zstdCompress' in zlib)
   if (error) t.match(error.issues[0]!.message, /no zstd; take gzip/)
 })
@@ -539,7 +539,7 @@ t.test('no key in any text', async t => {
       inspect(made.destination, { depth: 9 }),
     )
   }
-  const { error } = http.options.safeParse({ url: to.url(), auth: { key: `${KEY} ${KEY}` } })
+  const { error } = httpDestination.options.safeParse({ url: to.url(), auth: { key: `${KEY} ${KEY}` } })
   texts.push(String(error), JSON.stringify(error!.issues))
   const wrong = await make({ url: to.url(), auth: { key_file: path } })
   writeFileSync(path, `${KEY}\n${KEY}`)
@@ -555,8 +555,8 @@ t.test('connections stay open for another successor if the first one stops befor
   const first = await started(t, options)
   await first.destination.write(events(1), never)
   const { value } = first.destination.handOver!()!
-  await (await make(options, http, undefined, value)).destination.stop!(AbortSignal.abort())
-  const { destination } = await make(options, http, undefined, value)
+  await (await make(options, httpDestination, undefined, value)).destination.stop!(AbortSignal.abort())
+  const { destination } = await make(options, httpDestination, undefined, value)
   t.teardown(() => destination.stop!(never))
   await destination.start!(never)
   await destination.write(events(1), never)
@@ -920,11 +920,11 @@ t.test('wrong options are told', async t => {
     [{ url, metod: 'POST' }, '', /metod/],
   ]
   for (const [options, path, text] of table) {
-    const { error } = http.options.safeParse(options)
+    const { error } = httpDestination.options.safeParse(options)
     t.equal(error?.issues[0]?.path.join('.'), path, text.source)
     t.match(error?.issues[0]?.message, text)
   }
-  for (const example of http.examples) t.ok(example.title)
+  for (const example of httpDestination.examples) t.ok(example.title)
   const plain = await make({ url: 'http://logs.example.com/in', auth: { key: KEY } })
   t.match(plain.logs, [{ level: 40, msg: 'the access key is sent without encryption; use https' }])
   for (const address of ['http://localhost:1', 'http://127.0.0.1:1', 'http://[::1]:1', url]) {

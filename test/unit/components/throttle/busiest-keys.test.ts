@@ -6,14 +6,14 @@ import { DiscardTally } from '../../../../src/components/throttle/counts/discard
 import { HeaviestKeys } from '../../../../src/components/throttle/counts/heaviest-keys.js'
 import { DISCARD, EXCLUDED, NO_BACKEND, PASS } from '../../../../src/components/throttle/decisions.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
-import { batchOf, readerOf } from '../../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../../support/batches.js'
 import { heldBytes } from '../../../support/heap.js'
 import { seeded } from '../../../support/seeded.js'
 
 function counting(path = '.app') {
   const clock = { at: 0, now: () => clock.at, wall: () => clock.at }
   const wanted = new WantedNames()
-  const field = readerOf(path, wanted)
+  const field = fieldReaderOf(path, wanted)
   const keys = new BusiestKeys([field], clock)
   const see = (lines: object[], decisions: number[]) => keys.see(batchOf(lines, { wanted }), Uint8Array.from(decisions))
   return { clock, keys, see }
@@ -166,7 +166,7 @@ t.test(
 
 t.test('events of buckets that are known by their ids are counted, however large the ids are', t => {
   const wanted = new WantedNames()
-  const key = new EventKey([readerOf('.k', wanted)], 1)
+  const key = new EventKey([fieldReaderOf('.k', wanted)], 1)
   const many = 4000
   const batch = batchOf(
     Array.from({ length: many }, (_, k) => ({ k })),

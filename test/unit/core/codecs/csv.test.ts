@@ -4,7 +4,7 @@ import { encodeLines } from '../../../../src/core/codecs/encode.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { MISSING } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
-import { batchOf, readerOf } from '../../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../../support/batches.js'
 import { agreesWithFields, fuzz } from '../../../support/codecs.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -50,14 +50,14 @@ t.test('columns name the values, and count them', t => {
 t.test('fields are read from the bytes, also with names that come later', t => {
   const wanted = new WantedNames()
   const codec = codecOf('csv', { columns: ['a', 'b'] })!
-  const second = readerOf('.b', wanted)
+  const second = fieldReaderOf('.b', wanted)
   const load = (line: string) => {
     const batch = batchOf([line], { decode: codec.toJSON(), wanted })
     return [second.load(batch, 0), second.value(), second.plain]
   }
   t.same(load('1,"2, 3"').slice(1), ['2, 3', true])
   t.same(load('1,"2 ""3"""').slice(1), ['2 "3"', false])
-  const third = readerOf('.column_3', wanted)
+  const third = fieldReaderOf('.column_3', wanted)
   const batch = batchOf(['1,2,3', '1'], { decode: 'csv', wanted })
   t.same([third.load(batch, 0), third.value()].at(-1), '3')
   t.equal(third.load(batch, 1), MISSING)

@@ -11,7 +11,7 @@ import { redrawn, screen } from '../../../../src/cli/inspect/top.js'
 import {
   type DaemonView,
   rateOf,
-  stateOf,
+  stateWords,
   statusAt,
   table,
   terminalOf,
@@ -178,7 +178,7 @@ t.test('numbers in at most five places', async t => {
 
 t.test('how far the journal is behind', async t => {
   const of = (lag: number) => seriesIn(`sluice_journal_lag_seconds{component_id="j"} ${lag}`)
-  const state = (lag: number, id = 'j') => stateOf({ series: of(lag), destinations: [] }, id)
+  const state = (lag: number, id = 'j') => stateWords({ series: of(lag), destinations: [] }, id)
   t.same([state(0.02), state(75.4), state(3600)], ['20ms behind', '1m 15s behind', '1h 0m behind'])
   t.equal(state(1, 'other'), '')
 })
@@ -276,7 +276,7 @@ t.test('a daemon with a page shows exact numbers of the last minute of each key'
 })
 
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
-  const state = (...lines: string[]) => stateOf({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
+  const state = (...lines: string[]) => stateWords({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
   const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
   const waiting = (n: number) => `sluice_component_waiting_events{component_id="lim"} ${n}`
   t.equal(state(keys), '2 keys')

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { file as fileDestination } from '../../../../src/components/file/destination.js'
+import { fileDestination } from '../../../../src/components/file/destination.js'
 import { stdin } from '../../../../src/components/stdio/source.js'
 import { ConfigWatch } from '../../../../src/daemon/run/watch.js'
 import { loadConfig } from '../../../../src/engine/config/load.js'

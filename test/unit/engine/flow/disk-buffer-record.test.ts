@@ -7,7 +7,7 @@ import { eventId } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../../src/engine/flow/disk-buffer/record.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
-import { type BatchOptions, batchOf, readerOf } from '../../../support/batches.js'
+import { type BatchOptions, batchOf, fieldReaderOf } from '../../../support/batches.js'
 import { Seeded } from '../../../support/seeded.js'
 
 const decode = (record: Buffer, decoder = new BatchDecoder(new WantedNames())) =>
@@ -117,7 +117,7 @@ t.test('it is taken out of what it came in, whatever became of that', async t =>
 
 t.test('fields are found in it, and origins are shared', async t => {
   const wanted = new WantedNames()
-  const reader = readerOf('.app', wanted)
+  const reader = fieldReaderOf('.app', wanted)
   const decoder = new BatchDecoder(wanted)
   const batch = batchOf(['{"app":"a"}', '{"x":{"app":1},"app":"b"}'], { wanted })
   batch.scan()

@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
 import { z } from 'zod'
-import { file } from '../../../../src/components/file/source.js'
+import { fileSource } from '../../../../src/components/file/source.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { type AnyDefinition, defineDestination, defineProcessor } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
@@ -153,7 +153,7 @@ const think = defineProcessor({
     },
   }),
 })
-const components: readonly AnyDefinition[] = [file, think, collect]
+const components: readonly AnyDefinition[] = [fileSource, think, collect]
 
 /** Everything takes a twentieth of its time. */
 const clock: TimerClock = {

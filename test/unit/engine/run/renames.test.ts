@@ -17,7 +17,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { validate } from '../../../../src/cli/check/validate.js'
-import { file } from '../../../../src/components/file/source.js'
+import { fileSource } from '../../../../src/components/file/source.js'
 import { type AnyDefinition, defineDestination } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { LOCAL_DEFAULTS } from '../../../../src/core/options/delivery-options.js'
@@ -63,7 +63,7 @@ const collect = defineDestination({
     },
   }),
 })
-const components: readonly AnyDefinition[] = [file, collect]
+const components: readonly AnyDefinition[] = [fileSource, collect]
 
 /** A folder with a log, and what runs on it one after the other. */
 function world(t: Test) {

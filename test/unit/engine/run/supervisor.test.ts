@@ -7,7 +7,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { blackhole } from '../../../../src/components/blackhole/destination.js'
-import { file } from '../../../../src/components/file/source.js'
+import { fileSource } from '../../../../src/components/file/source.js'
 import { filter } from '../../../../src/components/processors/filter.js'
 import { reduce } from '../../../../src/components/processors/reduce.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
@@ -127,7 +127,7 @@ const keyed = defineSource({
   },
 })
 const components: readonly AnyDefinition[] = [
-  file,
+  fileSource,
   stdin,
   tcp,
   keyed,

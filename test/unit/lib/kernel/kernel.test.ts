@@ -5,13 +5,13 @@ import { parse } from '../../../../src/components/processors/parse.js'
 import { encodeLines } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { STRING } from '../../../../src/core/event/field-reader.js'
+import { STRING_VALUE } from '../../../../src/core/event/field-reader.js'
 import { DECODED, SCANNED } from '../../../../src/core/event/flags.js'
 import { SLOT, WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
 import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
 import { LINE_END } from '../../../../src/lib/lines/line-splitter.js'
-import { batchOf, linesOf, originOf, readerOf } from '../../../support/batches.js'
+import { batchOf, fieldReaderOf, linesOf, originOf } from '../../../support/batches.js'
 import { checkout } from '../../../support/checkout.js'
 import { fieldDifferences } from '../../../support/field-differences.js'
 import { lineDifferences } from '../../../support/line-differences.js'
@@ -78,19 +78,19 @@ t.test('more events, and longer ones, than fit into its memory at a time, in the
     lines.map((_, i) => `/${i}`),
   )
   const { stage, wanted } = await loadedStageOf(parse, { codec: 'nginx' })
-  const reader = readerOf('.path', wanted)
+  const reader = fieldReaderOf('.path', wanted)
   const texts = batchOf(lines, { decode: 'text', wanted })
   stage.write(texts)
   t.same(
     linesOf(texts).map(event => JSON.parse(event).path),
     events.map(event => JSON.parse(event).path),
   )
-  t.ok(lines.every((_, i) => reader.load(texts, i) === STRING && reader.text() === `/${i}`))
+  t.ok(lines.every((_, i) => reader.load(texts, i) === STRING_VALUE && reader.text() === `/${i}`))
 })
 
 t.test('events of a chunk are written into the memory of the kernel while they fit there', async t => {
   const { stage, wanted } = await loadedStageOf(parse, { codec: 'nginx' })
-  const reader = readerOf('.path', wanted)
+  const reader = fieldReaderOf('.path', wanted)
   for (const [file, fits] of [
     ['/x', true],
     ['/x'.repeat(500), false],
@@ -99,7 +99,7 @@ t.test('events of a chunk are written into the memory of the kernel while they f
     const lines = Array.from({ length: 5000 }, (_, i) => line(i))
     const batch = pooledLines(lines.join('\n'), { ...originOf('text', file), wanted })
     stage.write(batch)
-    t.ok(lines.every((_, i) => reader.load(batch, i) === STRING && reader.text() === `/${i}`))
+    t.ok(lines.every((_, i) => reader.load(batch, i) === STRING_VALUE && reader.text() === `/${i}`))
     t.same(
       linesOf(batch).map(event => JSON.parse(event).message),
       lines,
@@ -179,7 +179,7 @@ t.test('only the lines that it leaves are scanned again, also after the bytes of
     i === 50 ? String.raw`{"\u0061":"50"}` : `{"a":"${i}","pad":"${'x'.repeat(50)}"}`,
   )
   const wanted = new WantedNames()
-  const reader = readerOf('.a', wanted)
+  const reader = fieldReaderOf('.a', wanted)
   const batch = batchOf(lines, { wanted })
   const { codec } = batch.origin
   const scan = t.capture(codec, 'scan', codec.scan)
@@ -212,7 +212,7 @@ t.test('a batch reads the same fields with it and, where it does not run, withou
     `{"a":${'['.repeat(2000)}`,
   ]
   const wanted = new WantedNames()
-  const reader = readerOf('.a', wanted)
+  const reader = fieldReaderOf('.a', wanted)
   const read = (scans: boolean) => {
     const batch = batchOf(lines, { wanted })
     if (scans) t.equal(batch.scan(), 2)

@@ -6,7 +6,7 @@ import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { Budget } from '../../../../src/page/server/watch/budget.js'
-import { Evidence } from '../../../../src/page/server/watch/evidence.js'
+import { KeptEvidence } from '../../../../src/page/server/watch/evidence.js'
 import { find } from '../../../../src/page/server/watch/find.js'
 import { KeptEvents, LONGEST_TEXT } from '../../../../src/page/server/watch/kept-events.js'
 import { PlaceSample } from '../../../../src/page/server/watch/place-sample.js'
@@ -114,7 +114,7 @@ t.test('everything is chosen below the rate, and with a value in a column only w
 })
 
 t.test('of a busy component a sample is kept, and of how many events', async t => {
-  const evidence = new Evidence(1e6, new ManualTime())
+  const evidence = new KeptEvidence(1e6, new ManualTime())
   const counters = new ComponentCounters('in', 'source', 'stdin')
   const one = evidence.of('in')
   for (let second = 0, place = 0; second < 5; second++) {
@@ -207,7 +207,7 @@ t.test('an event comes back as it was kept', async t => {
 
 t.test('what a processor did not pass on comes with its reason in words, and what a receiver said', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(1e6, time)
+  const evidence = new KeptEvidence(1e6, time)
   const one = evidence.of('p', { over: 'Too much.' }, (_, i) => ({
     bucket: i === 0 ? 'a' : null,
     rule: 'limits[0] (key a)',
@@ -247,7 +247,7 @@ t.test('what a processor did not pass on comes with its reason in words, and wha
 
 t.test('an event without a place is put together by its text, once in each component', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(1e6, time)
+  const evidence = new KeptEvidence(1e6, time)
   const lines = [{ n: 1 }, { n: 1 }, { n: 2 }]
   evidence.of('in').read(batchAt(lines, 0))
   evidence.of('out').delivered([batchAt(lines, 1000, '8899aabbccddeeff')])
@@ -262,7 +262,7 @@ t.test('an event without a place is put together by its text, once in each compo
 
 t.test('the same line at another place of the same file is another event', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(1e6, time)
+  const evidence = new KeptEvidence(1e6, time)
   evidence.of('in').read(batchAt([{ n: 1 }], 0))
   evidence.of('out').delivered([batchAt([{ n: 1 }], 500)])
   const { found } = await find(evidence, '"n":1', () => undefined)
@@ -272,7 +272,7 @@ t.test('the same line at another place of the same file is another event', async
 
 t.test('an event that several components have seen is one event', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(1e6, time)
+  const evidence = new KeptEvidence(1e6, time)
   const lines = [{ n: 1 }, { n: 2 }, { n: 1 }]
   evidence.of('in').read(batchAt(lines, 0))
   for (const id of ['one', 'two']) evidence.of(id).reached(batchAt(lines, 0))
@@ -283,7 +283,7 @@ t.test('an event that several components have seen is one event', async t => {
 
 t.test('an event is found by some of its fields, however its JSON is written', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(1e6, time)
+  const evidence = new KeptEvidence(1e6, time)
   evidence.of('in').read(batchAt([{ n: 1, app: 'cart', tags: { a: [1] } }, { n: 11, app: 'cart' }, { app: 'cart' }], 0))
   const shown = async (q: string) => {
     const { as, found } = await find(evidence, q, () => undefined)
@@ -315,7 +315,7 @@ t.test('of components with as many events, the oldest events go first', async t 
 
 longTest('a search lets other work have its turn, and finds 100 events at most', async t => {
   const time = new ManualTime()
-  const evidence = new Evidence(16e6, time)
+  const evidence = new KeptEvidence(16e6, time)
   let place = 0
   for (let n = 0; n < 200; n++) {
     const batch = batchAt(

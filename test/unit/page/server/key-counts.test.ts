@@ -8,9 +8,9 @@ import type { Config } from '../../../../src/engine/config/load.js'
 import type { Links } from '../../../../src/engine/run/links.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { CountRing } from '../../../../src/page/server/watch/count-ring.js'
-import { KeyCounts } from '../../../../src/page/server/watch/key-counts.js'
+import { RecentKeyCounts } from '../../../../src/page/server/watch/key-counts.js'
 import { PageWatch } from '../../../../src/page/server/watch/watch.js'
-import { batchOf, readerOf } from '../../../support/batches.js'
+import { batchOf, fieldReaderOf } from '../../../support/batches.js'
 import { collectGarbage, heldBytes } from '../../../support/heap.js'
 import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -19,9 +19,9 @@ import { Seeded } from '../../../support/seeded.js'
 /** Counts, and batches for them. `seed`: of the hashes, which decide which keys compete for a place. */
 function counting(bytes: number, { time = new ManualTime(), busy = 1e6, seed = 1 } = {}) {
   const wanted = new WantedNames()
-  const key = [readerOf('.app', wanted)]
+  const key = [fieldReaderOf('.app', wanted)]
   const decided = { before: 0 }
-  const counts = new KeyCounts({ bytes, busy, decided: () => decided.before, clock: time, seed })
+  const counts = new RecentKeyCounts({ bytes, busy, decided: () => decided.before, clock: time, seed })
   const see = (keys: readonly (string | undefined)[], decision = PASS) => {
     const batch = batchOf(
       keys.map(app => ({ app })),
@@ -257,7 +257,7 @@ longTest('50 throttles with 100,000 keys stay within the memory of the page', as
   const memory = 64 * 1024 * 1024
   const time = new ManualTime()
   const wanted = new WantedNames()
-  const key = [readerOf('.app', wanted)]
+  const key = [fieldReaderOf('.app', wanted)]
   const seen: SeeDecisions[] = []
   const processor = {
     watchKeys: () => {},

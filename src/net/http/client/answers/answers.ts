@@ -71,7 +71,7 @@ export class Answers {
   async #partly(answer: Answer, asked: RequestPlace): Promise<DeliveryError | undefined> {
     const { content, text: said, broken } = await shortBody(answer.body)
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
-    const found = content && this.#of.format.success!(content, headerText(answer.headers['content-type']) ?? '')
+    const found = content && this.#of.format.success!(content, joinedHeader(answer.headers['content-type']) ?? '')
     if (!found) return this.#ofSomebodyElse(answer, asked, said, 'does not follow the protocol')
     const { refused } = found
     const message = oneLine(found.message)
@@ -99,7 +99,7 @@ export class Answers {
     const read: Partial<ReadAnswer> = mayDivide
       ? await readAnswer(answer, mayDivide, request!)
       : {
-          text: await bodyText(body, words && (content => words(content, headerText(headers['content-type']) ?? ''))),
+          text: await bodyText(body, words && (content => words(content, joinedHeader(headers['content-type']) ?? ''))),
         }
     if (read.isUnreadable) return this.#unreadable(answer, asked)
     const found = mayDivide && divided(read.entries, status, eventsIn(request!), () => this.#countable(request!))
@@ -196,7 +196,7 @@ export class Answers {
       return this.#of.key ? `; ${what}: put another ${this.#of.key.place}` : '; it wants an access key: set "auth"'
     }
     if (status >= 300 && status < 400) {
-      const to = headerText(headers.location)
+      const to = joinedHeader(headers.location)
       const shown = to ? withoutQuery(to) : 'elsewhere'
       return `; it redirects to ${shown}; redirects are not followed: set that address in the configuration`
     }
@@ -227,8 +227,8 @@ export class Answers {
       groups,
       refused,
       ofPartition,
-      requestId: headerText(headers['x-request-id']),
-      retryAfterMs: retryAfterMs(headerText(headers['retry-after']), this.#of.clock.wall()),
+      requestId: joinedHeader(headers['x-request-id']),
+      retryAfterMs: retryAfterMs(joinedHeader(headers['retry-after']), this.#of.clock.wall()),
     })
   }
 
@@ -252,11 +252,11 @@ const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_
 
 /** Whether a response may be JSON. Simple receivers send JSON without a content type. */
 function mayBeJson(headers: Answer['headers']): boolean {
-  const type = headerText(headers['content-type'])
+  const type = joinedHeader(headers['content-type'])
   return !type || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
 /** Joins the values of a header to one string. */
-export function headerText(header: string | string[] | undefined): string | undefined {
+export function joinedHeader(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
 }

@@ -1,4 +1,4 @@
-import type { AccountDocument, CreatedAccountDocument, ListPage } from '../../../../daemon/client/documents.js'
+import type { AccountDocument, CreatedAccountDocument, PageDocument } from '../../../../daemon/client/documents.js'
 import type { AccountInput, PageQuery } from '../../../../daemon/client/inputs.js'
 import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
@@ -25,7 +25,7 @@ export class Accounts {
   }
 
   /** Lists the accounts of the enterprise. Requires an enterprise token without delegation. */
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<AccountDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<AccountDocument>> {
     requireEnterprise(principal)
     const rows = {
       text: `${ROW} WHERE id > $1 AND enterprise_id = $3 ORDER BY id`,

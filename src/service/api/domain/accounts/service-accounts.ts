@@ -1,6 +1,6 @@
 import type {
   KeyedServiceAccountDocument,
-  ListPage,
+  PageDocument,
   ServiceAccountDocument,
 } from '../../../../daemon/client/documents.js'
 import type { PageQuery, RotateInput, ServiceAccountInput } from '../../../../daemon/client/inputs.js'
@@ -50,7 +50,7 @@ export class ServiceAccounts {
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<ServiceAccountDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<ServiceAccountDocument>> {
     const rows = {
       text: `${ROWS} WHERE s.id > $1 AND s.owner_id = $3 ORDER BY s.id`,
       values: [idOf(ownerFor(principal))],

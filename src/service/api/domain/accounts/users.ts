@@ -1,4 +1,4 @@
-import type { InvitedUserDocument, ListPage, UserDocument } from '../../../../daemon/client/documents.js'
+import type { InvitedUserDocument, PageDocument, UserDocument } from '../../../../daemon/client/documents.js'
 import type { InvitationInput, PageQuery, UserInput, UserUpdate } from '../../../../daemon/client/inputs.js'
 import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
@@ -26,7 +26,7 @@ export class Users {
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<UserDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<UserDocument>> {
     const { id } = requireUserManagement(principal)
     const rows = {
       text: `${ROW} WHERE id > $1 AND account_id = $3 ORDER BY id`,

@@ -1,7 +1,7 @@
 import type {
   CreatedUserKeyDocument,
   KeyDocument,
-  ListPage,
+  PageDocument,
   UserKeyDocument,
 } from '../../../../daemon/client/documents.js'
 import type { PageQuery, UserKeyInput } from '../../../../daemon/client/inputs.js'
@@ -32,7 +32,7 @@ export class UserKeys {
     this.#keys = keys
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<UserKeyDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<UserKeyDocument>> {
     requireUserKeys(principal)
     const rows = {
       text: `${ROWS} AND k.id > $1 AND k.subject_id = $3 ORDER BY k.id`,

@@ -1,4 +1,4 @@
-import type { DaemonDocument, ListPage } from '../../../../daemon/client/documents.js'
+import type { DaemonDocument, PageDocument } from '../../../../daemon/client/documents.js'
 import type { PageQuery, ReportInput } from '../../../../daemon/client/inputs.js'
 import { nextTurn } from '../../../../lib/time.js'
 import { CLOCKS_MS } from '../../nodes.js'
@@ -73,7 +73,7 @@ export class Fleet {
   }
 
   /** Lists the daemons of the account's pipelines; at enterprise scope, of all accounts. */
-  async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<ListPage<DaemonDocument>> {
+  async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<PageDocument<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
     const [scope, of] = principal.account
       ? (['account_id', principal.account.id] as const)

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
 import type {
-  ListPage,
+  PageDocument,
   PipelineDocument,
   PublishedDocument,
   PublishedPipelineDocument,
@@ -58,7 +58,7 @@ export class Pipelines {
   readonly #components: readonly AnyDefinition[]
   readonly #secrets: Secrets
   readonly #rows: Cached<PipelineRow>
-  readonly #pages: Cached<ListPage<PipelineDocument>>
+  readonly #pages: Cached<PageDocument<PipelineDocument>>
   readonly #revisions: Revisions
   /** Reports which options of a pipeline this service limits when it runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
@@ -83,7 +83,7 @@ export class Pipelines {
   }
 
   /** Lists the account's pipelines, or all at enterprise scope. Returns the same object while nothing changes. */
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<PipelineDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
     if (account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
@@ -92,7 +92,7 @@ export class Pipelines {
     return (await this.#pages.read(key, () => this.#page(account?.id, enterpriseId, page)))!
   }
 
-  #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<ListPage<PipelineDocument>> {
+  #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<PageDocument<PipelineDocument>> {
     const rows = {
       // With a join instead of this subquery, PostgreSQL may read all revisions before it selects the page.
       text: `SELECT ${COLUMNS},
@@ -225,7 +225,7 @@ export class Pipelines {
   }
 
   /** Lists the saved revisions, newest first. */
-  async revisions(principal: Principal, id: string, page: PageQuery): Promise<ListPage<RevisionDocument>> {
+  async revisions(principal: Principal, id: string, page: PageQuery): Promise<PageDocument<RevisionDocument>> {
     requireScope(principal, 'pipeline:read')
     return this.#revisions.list(await this.#read(principal, id), page)
   }

@@ -1,5 +1,5 @@
 import type { AnyDefinition } from '../../../../core/component.js'
-import type { ListPage, RevisionDocument } from '../../../../daemon/client/documents.js'
+import type { PageDocument, RevisionDocument } from '../../../../daemon/client/documents.js'
 import type { PageQuery } from '../../../../daemon/client/inputs.js'
 import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
 import { Recent } from '../../store/recent.js'
@@ -83,7 +83,7 @@ export class Revisions {
   }
 
   /** Lists the revisions of a pipeline, newest first. */
-  async list(pipeline: PipelineRow, page: PageQuery): Promise<ListPage<RevisionDocument>> {
+  async list(pipeline: PipelineRow, page: PageQuery): Promise<PageDocument<RevisionDocument>> {
     const rows = {
       text: `${ROW} AND revision < CAST($1 AS integer) ORDER BY revision DESC`,
       values: [pipeline.id],

@@ -1,4 +1,4 @@
-import type { ListPage, SecretDocument } from '../../../../daemon/client/documents.js'
+import type { PageDocument, SecretDocument } from '../../../../daemon/client/documents.js'
 import type { PageQuery, SecretInput } from '../../../../daemon/client/inputs.js'
 import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/published/account-secrets.js'
 import { Cached } from '../../store/cached.js'
@@ -52,7 +52,7 @@ export class Secrets {
     this.#rows = new Cached(context.store, ['secret'], MOST_REMEMBERED)
   }
 
-  async list(principal: Principal, page: PageQuery): Promise<ListPage<SecretDocument>> {
+  async list(principal: Principal, page: PageQuery): Promise<PageDocument<SecretDocument>> {
     const account = requirePipelineRead(principal)
     const rows = {
       text: `${ROW} WHERE name > $1 AND account_id = $3 ORDER BY name`,
