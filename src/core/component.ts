@@ -357,10 +357,7 @@ export interface OptionProblem {
   readonly unusable?: string
 }
 
-/**
- * The declaration of a component type: schema, texts, examples and constructor. Its functions import large code only
- * when they are called, so that a start loads only the code that it runs.
- */
+/** The declaration of a component type: schema, texts, examples and constructor. `create` imports large code. */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
@@ -402,8 +399,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether the source reads input that is older than the start of the source (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Sources only: the files that the source would read if it never ran before; undefined: no or unknown files. */
-  filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
   /** Returns the fields that events of a source can have, or that a processor adds to events; undefined: any field. */
@@ -415,22 +410,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Processors and destinations: whether the component uses only the fields in `usesFields` and the lines as read. */
   copiesLines?(options: z.output<S>): boolean
 
-  // Configuration checks that the schema does not make.
-  /**
-   * Returns warnings about options that are valid but rarely intended. `upstream`: the components whose events reach
-   * this component. This method may call `stat` for files, but must not open them.
-   */
-  warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
-  /** For `sluice validate`: problems that show only on reading the files and modules that the options name. */
-  checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
-
-  /**
-   * For `sluice validate --online`: connects as the running component does, and checks keys and permissions as far as
-   * this is possible without sending an event. Resolves with a description of the checks; undefined: nothing to check.
-   * Throws an error that describes the problem.
-   */
-  check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
-
   // For the reference.
   /** Text after the summary about rules for several options. The schema can check these rules, but not express them. */
   readonly notes?: string
@@ -440,16 +419,48 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly promises?: Promises
   readonly examples: readonly [Example, ...Example[]]
 
-  // For `sluice explain`.
+  // The code of these groups is loaded when they are asked for, so that a start loads only the code that it runs.
+  checks?(): Promise<Checks<z.output<S>>>
+  explains?(): Promise<Explains<K, z.output<S>>>
+  inspects?(): Promise<Inspects<z.output<S>>>
+}
+
+/** For `sluice validate`: what it finds about valid options. */
+export interface Checks<O> {
+  /**
+   * Returns warnings about options that are rarely intended. `upstream`: the components whose events reach this
+   * component. This method may call `stat` for files, but must not open them.
+   */
+  warnings?(options: O, upstream: readonly Upstream[]): MaybePromise<readonly OptionProblem[]>
+  /** Returns problems that show only on reading the files and modules that the options name. */
+  checkFiles?(options: O): MaybePromise<readonly (OptionProblem | FileProblem)[]>
+}
+
+/** For `sluice explain` and `simulate`: what becomes of an event. */
+export interface Explains<K extends Kind, O> {
   /** Destinations only: describes what the destination would do with an event. */
-  explain?(options: z.output<S>, context: ComponentContext): Explain
+  explain?(options: O, context: ComponentContext): Explain
   /** Processors only: the reasons for the processor's decision about an event. */
-  findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
+  findings?(options: O, context: Kinds[K]['context']): MaybePromise<FindingsOf>
   /**
    * Sources only: returns the lines that the source derives from its input. Undefined: the input consists of events.
    */
-  linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
+  linesOf?(options: O, given: Buffer, host: string): MadeLines | undefined
 }
+
+/** For `sluice validate --online` and `doctor`: what the component would find on this machine and its servers. */
+export interface Inspects<O> {
+  /**
+   * Connects as the running component does, and checks keys and permissions as far as this is possible without sending
+   * an event. Resolves with a description of the checks; undefined: nothing to check. Throws an error that describes the
+   * problem.
+   */
+  check?(options: O, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
+  /** Sources only: the files that the source would read if it never ran before; undefined: no or unknown files. */
+  filesThere?(options: O): FilesThere | undefined
+}
+
+type MaybePromise<T> = T | Promise<T>
 
 /** The promises of a destination over the network, each as a short text for a table cell. */
 export interface Promises {

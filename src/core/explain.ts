@@ -1,3 +1,4 @@
+import { type Encoding, encodeAlone } from './codecs/encode.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldReader, MISSING, STRING_VALUE } from './event/field-reader.js'
 
@@ -64,6 +65,15 @@ export function shownValue(reader: FieldReader): string {
   const text = reader.kind === STRING_VALUE ? JSON.stringify(reader.text()) : reader.json()
   return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
 }
+
+/** Explains a destination that writes the events by themselves. `placeOf`: where it writes an event, in words. */
+export const explainAlone =
+  (encoding: Encoding, placeOf: (batch: EventBatch) => string): Explain =>
+  batch => ({
+    outcome: 'delivered',
+    findings: [{ text: placeOf(batch) }],
+    bytes: written(encodeAlone(encoding, [batch])),
+  })
 
 export function written({ parts }: { readonly parts: readonly Buffer[] }): Buffer {
   return Buffer.concat(parts)

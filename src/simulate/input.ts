@@ -45,7 +45,7 @@ function onlySource({ sources, readers, throttle }: ThrottlePath): ComponentConf
   const kinds = new Set(
     sources.map(({ id, type, definition, options }) => {
       const { decode, max_line_bytes, multiline } = options as Partial<SplitOptions>
-      const form = [decode, max_line_bytes, multiline, definition.linesOf && type]
+      const form = [decode, max_line_bytes, multiline, definition.explains && type]
       return JSON.stringify([...form, readers.get(id)], (_, value) => (value instanceof RegExp ? String(value) : value))
     }),
   )
@@ -123,22 +123,23 @@ async function* madeLines(
   first: Buffer,
   chunks: AsyncGenerator<Buffer, undefined>,
 ): AsyncGenerator<Buffer> {
-  if (!definition.linesOf) {
+  const { linesOf } = (await definition.explains?.()) ?? {}
+  if (!linesOf) {
     yield first
     yield* chunks
     return
   }
   const host = hostname()
-  const made = async (bytes: Buffer) => (await definition.linesOf?.(options, bytes, host))?.lines ?? bytes
+  const made = (bytes: Buffer) => linesOf(options, bytes, host)?.lines ?? bytes
   let rest = first
   for (;;) {
     const { value } = await chunks.next()
     if (!value) break
     const end = rest.lastIndexOf('\n') + 1
-    if (end > 0) yield await made(rest.subarray(0, end))
+    if (end > 0) yield made(rest.subarray(0, end))
     rest = Buffer.concat([rest.subarray(end), value])
   }
-  if (rest.length > 0) yield await made(rest)
+  if (rest.length > 0) yield made(rest)
 }
 
 /** Reads the inputs of a simulation, several times if needed, and shows the progress. */

@@ -36,8 +36,7 @@ export async function checkOnline(
 async function checkComponent(file: string, config: ComponentConfig, limitMs: number): Promise<OnlineFinding[]> {
   const { id, kind, options, reach, place } = config
   const definition: AnyDefinition = config.definition
-  const { check } = definition
-  if (!check) return []
+  if (!definition.inspects) return []
   const wanted = new WantedNames()
   const context: ComponentContext = {
     ...contextOf(id, kind, definition.type),
@@ -45,8 +44,8 @@ async function checkComponent(file: string, config: ComponentConfig, limitMs: nu
     field: path => new FieldReader(path, wanted),
     reach,
   }
-  return await found({ file, ...place, path: `${SECTIONS[kind]}.${id}` }, limitMs, signal =>
-    check.call(definition, options, context, signal),
+  return await found({ file, ...place, path: `${SECTIONS[kind]}.${id}` }, limitMs, async signal =>
+    (await definition.inspects?.())?.check?.(options, context, signal),
   )
 }
 

@@ -7,7 +7,7 @@ import { completed } from '../../daemon/managed/local-part.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { silentLog } from '../../daemon/process/log.js'
-import { checkFiles, checkTlsFiles, type FileCheck } from '../../engine/config/checks/file-checks.js'
+import { checkComponents, checkTlsFiles, type FileCheck } from '../../engine/config/checks/file-checks.js'
 import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
@@ -83,18 +83,18 @@ export async function inspectConfig(
       warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }), warning.unusable)
   }
   try {
-    let checked: readonly Draft[] = []
+    let drafts: { readonly all: ReadonlyMap<string, Draft>; readonly dataDir: string } | undefined
     let service: { readonly root: MapNode; readonly store: StoreOptions } | undefined
-    const fileCheck: FileCheck = (root, drafts, options, found) => {
-      checkTlsFiles(root, drafts, options, found, systemClock.wall())
+    const fileCheck: FileCheck = (root, all, options, found, dataDir) => {
+      checkTlsFiles(root, all, options, found, systemClock.wall())
       if (options) service = { root, store: options.store }
-      checked = drafts
+      drafts = { all, dataDir }
     }
     const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
     const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
     const found = { problems: new Problems(), warnings: new Problems() }
     if (service) await checkService(service.root, service.store, found)
-    await checkFiles(checked, found)
+    if (drafts) await checkComponents(drafts.all, drafts.dataDir, found)
     const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
     const allWarnings = [...config.warnings, ...found.warnings.list()]
     if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)

@@ -36,7 +36,7 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   const wrong = remarks.filter(remark => remark.kind !== 'ok' && isCause(remark))
   const findings = wrong.flatMap(remark => fromRemark(remark, path))
   if (!config) return { findings }
-  const facts = factsOf(config)
+  const facts = await factsOf(config)
   const written = existsSync(config.dataDir) ? facts.writes : [...facts.writes, config.dataDir]
   const later = await Promise.all([certificates(config, wrong), deadLetters(config, path)])
   findings.push(...written.flatMap(unwritable), ...watching(facts), ...disk(config), ...later.flat())
@@ -59,10 +59,10 @@ function fromRemark({ kind, text, unusable }: Remark, config: string): MachineFa
 const refused = (what: string, access: NonNullable<MachineFault['access']>): MachineFault[] =>
   finding('paths', what, '').map(one => ({ ...one, access }))
 
-function factsOf({ sources, destinations }: Config): Facts {
+async function factsOf({ sources, destinations }: Config): Promise<Facts> {
   const facts = { files: 0, reads: [] as string[], writes: [] as string[] }
   for (const { definition, options } of sources) {
-    facts.files += definition.filesThere?.(options)?.files ?? 0
+    facts.files += (await definition.inspects?.())?.filesThere?.(options)?.files ?? 0
     const { include = [] } = options as { include?: readonly string[] }
     if (definition.reads) facts.reads.push(...include.map(pattern => resolve(pattern)))
   }

@@ -12,5 +12,7 @@ export const blackhole = defineDestination({
   delivery: LOCAL_DEFAULTS,
   copiesLines: () => true,
   create: () => ({ write: async () => {} }),
-  explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is dropped' }], bytes: Buffer.alloc(0) }),
+  explains: async () => ({
+    explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is dropped' }], bytes: Buffer.alloc(0) }),
+  }),
 })

@@ -38,12 +38,14 @@ export const elasticsearch = defineHttpDestination({
     },
   ],
   usesIds: () => true,
-  warnings({ index: { parts } }) {
-    const hasCapitals = parts.some(part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part))
-    const message =
-      'the name of an index must be lower case: every event is rejected, unless this is the name of an alias'
-    return hasCapitals ? [{ path: ['index'], message }] : []
-  },
+  checks: async () => ({
+    warnings({ index: { parts } }) {
+      const hasCapitals = parts.some(part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part))
+      const message =
+        'the name of an index must be lower case: every event is rejected, unless this is the name of an alias'
+      return hasCapitals ? [{ path: ['index'], message }] : []
+    },
+  }),
   usesFields: ({ index, pipeline, timestamp }) => {
     const fieldsOf = (option: string, template: Template) => templatePaths(template).map(path => ({ option, path }))
     return [

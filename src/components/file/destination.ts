@@ -1,11 +1,9 @@
 import { dirname } from 'node:path'
 import { z } from 'zod'
-import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { type Destination, type DestinationContext, defineDestination } from '../../core/component.js'
 import { DeliveryError, errorCode, errorText, isMissing } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { written } from '../../core/explain.js'
 import { LOCAL_DEFAULTS } from '../../core/options/delivery-options.js'
 import { filePath, OutOfReach, reaches } from '../../core/options/reach.js'
 import { type FileSystems, fileSystems } from '../../lib/files/disk/file-systems.js'
@@ -243,11 +241,8 @@ export const fileDestination = defineDestination({
     await destination.claim()
     return destination
   },
-  explain:
-    ({ path, encoding }) =>
-    batch => ({
-      outcome: 'delivered',
-      findings: [{ text: `to ${path}` }],
-      bytes: written(encodeAlone(encoding, [batch])),
-    }),
+  explains: async () => {
+    const { explainAlone } = await import('../../core/explain.js')
+    return { explain: ({ path, encoding }) => explainAlone(encoding, () => `to ${path}`) }
+  },
 })

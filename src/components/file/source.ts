@@ -2,7 +2,6 @@ import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
 import { compileReads } from './discovery/glob.js'
-import { filesThere, includeWarnings } from './discovery/include-warnings.js'
 import { fileOptions } from './options.js'
 import { startedFiles } from './saved.js'
 
@@ -24,9 +23,7 @@ export const fileSource = defineSource({
     `${MULTILINE_NOTES} The saved position is before an event that waits for more lines: after a kill, the event is read again from its beginning.`,
   options: fileOptions,
   catchesUp: () => true,
-  filesThere: ({ include, exclude, read_from }) => (read_from === 'end' ? undefined : filesThere(include, exclude)),
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
-  warnings: ({ include, exclude }) => includeWarnings(include, exclude),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['debug-*']\ndecode: json\n" },
@@ -38,5 +35,10 @@ export const fileSource = defineSource({
     { title: 'Everything once, then stop', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
   ],
   overlaps: ({ include, exclude }, saved) => startedFiles(saved, compileReads(include, exclude, false)),
+  checks: async () => {
+    const { includeWarnings } = await import('./discovery/include-warnings.js')
+    return { warnings: ({ include, exclude }) => includeWarnings(include, exclude) }
+  },
+  inspects: async () => ({ filesThere: (await import('./discovery/include-warnings.js')).filesThere }),
   create: async (options, context) => new (await import('./file-source.js')).FileSource(options, context),
 })

@@ -16,6 +16,8 @@ export const httpSource = defineSource({
     },
     { title: 'For programs on this machine', yaml: 'listen: 127.0.0.1:8686\n' },
   ],
-  warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth), ...dividedWarnings(options)],
+  checks: async () => ({
+    warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth), ...dividedWarnings(options)],
+  }),
   create: async (options, context) => new (await import('./http-source.js')).HttpSource(options, context),
 })

@@ -33,5 +33,5 @@ export const journald = defineSource({
   catchesUp: () => true,
   fields: ({ include_fields }) => fieldsOfEntries(include_fields),
   create: async (options, context) => new (await import('./journald-source.js')).Journald(options, context),
-  linesOf: async (options, given, host) => (await import('./entries.js')).linesOfEntries(options, given, host),
+  explains: async () => ({ linesOf: (await import('./entries.js')).linesOfEntries }),
 })

@@ -50,28 +50,31 @@ export const kafka = defineDestination({
     ...Object.values(headers).flatMap(value => templatePaths(value).map(path => ({ option: 'headers', path }))),
     { option: 'timestamp', path: timestamp },
   ],
-  warnings: options => [
-    ...(isSentPlainly(options)
-      ? [{ path: ['auth', 'type'], message: 'the password or the token is sent without encryption: set "tls"' }]
-      : []),
-    ...keyFileWarnings(options.auth),
-  ],
-  check: async (options, context, signal) =>
-    (await import('./kafka-destination.js')).checkTopic(options, context, signal),
   async create(options, context) {
     const [client, { KafkaDestination }] = await Promise.all([loadKafka(), import('./kafka-destination.js')])
     return new KafkaDestination(options, context, client)
   },
-  explain(options, context) {
-    const topics = topicsOf(options, context)
-    const records = new RecordEncoder(options, context)
-    return batch => {
-      const key = records.keyOf(batch, 0)
-      const topic = topics.partitionOf(batch, 0)
-      const keyed = key === undefined ? 'without a key' : `with the key ${JSON.stringify(key)}`
-      const { bytes, start, end } = encodedEvent(options.encoding, batch, 0)
-      const findings = [{ text: `to the topic ${topic}, ${keyed}` }]
-      return { outcome: 'delivered', findings, bytes: Buffer.from(bytes.subarray(start, end)) }
-    }
-  },
+  checks: async () => ({
+    warnings: options => [
+      ...(isSentPlainly(options)
+        ? [{ path: ['auth', 'type'], message: 'the password or the token is sent without encryption: set "tls"' }]
+        : []),
+      ...keyFileWarnings(options.auth),
+    ],
+  }),
+  explains: async () => ({
+    explain(options, context) {
+      const topics = topicsOf(options, context)
+      const records = new RecordEncoder(options, context)
+      return batch => {
+        const key = records.keyOf(batch, 0)
+        const topic = topics.partitionOf(batch, 0)
+        const keyed = key === undefined ? 'without a key' : `with the key ${JSON.stringify(key)}`
+        const { bytes, start, end } = encodedEvent(options.encoding, batch, 0)
+        const findings = [{ text: `to the topic ${topic}, ${keyed}` }]
+        return { outcome: 'delivered', findings, bytes: Buffer.from(bytes.subarray(start, end)) }
+      }
+    },
+  }),
+  inspects: async () => ({ check: (await import('./kafka-destination.js')).checkTopic }),
 })

@@ -50,10 +50,12 @@ export const otlp = defineHttpDestination({
     },
   ],
   usesIds: ({ record_uid }) => record_uid,
-  warnings: ({ url }) =>
-    GRPC_PORT.test(url)
-      ? [{ path: ['url'], message: 'port 4317 is for OTLP over gRPC; OTLP over HTTP mostly uses port 4318' }]
-      : [],
+  checks: async () => ({
+    warnings: ({ url }) =>
+      GRPC_PORT.test(url)
+        ? [{ path: ['url'], message: 'port 4317 is for OTLP over gRPC; OTLP over HTTP mostly uses port 4318' }]
+        : [],
+  }),
   // The result does not include the default fields, because events need not have these fields.
   usesFields: ({ resource, scope, timestamp, ...lists }) => {
     const fields = [

@@ -122,8 +122,6 @@ histograms:
       ],
     },
   ],
-  create: async (options, context) => {
-    const { Aggregate } = await import('./aggregate/aggregate-processor.js')
-    return new Aggregate(options, context)
-  },
+  create: async (options, context) =>
+    new (await import('./aggregate/aggregate-processor.js')).Aggregate(options, context),
 })

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import type { Finding } from '../../core/explain.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 
 /** Bounds of the interval between searches for ended windows, in milliseconds. */
@@ -71,18 +70,19 @@ export const dedupe = defineProcessor({
   ],
   copiesLines: ({ report }) => report !== 'next',
   usesFields: ({ fields }) => fields.map(path => ({ option: 'fields', path })),
-  create: async (options, context) => {
-    const { Dedupe } = await import('./dedupe/dedupe-processor.js')
-    return new Dedupe(options, context)
-  },
-  async findings({ fields }, context) {
+  create: async (options, context) => new (await import('./dedupe/dedupe-processor.js')).Dedupe(options, context),
+  explains: async () => {
     const { BucketKey } = await import('../throttle/buckets/bucket-key.js')
-    const key = new BucketKey(fields.map(path => context.field(path)))
-    const names = fields.map(({ text }) => text).join(', ')
-    return (batch): Finding[] => {
-      if (!key.load(batch, 0)) return [{ text: `fields: the event has no value in ${names}, so it passes` }]
-      const value = `${names} is ${JSON.stringify(key.text())}`
-      return [{ text: 'fields: the first event with these values passes', value }]
+    return {
+      findings({ fields }, context) {
+        const key = new BucketKey(fields.map(path => context.field(path)))
+        const names = fields.map(({ text }) => text).join(', ')
+        return batch => {
+          if (!key.load(batch, 0)) return [{ text: `fields: the event has no value in ${names}, so it passes` }]
+          const value = `${names} is ${JSON.stringify(key.text())}`
+          return [{ text: 'fields: the first event with these values passes', value }]
+        }
+      },
     }
   },
 })

@@ -118,9 +118,9 @@ export const edit = defineProcessor({
     const tools = toolsOf(context)
     return new Edit(tools.editor, await compileSteps(steps, tools))
   },
-  async findings({ steps }, context) {
+  explains: async () => {
     const { explainSteps } = await import('./edit/edit-processor.js')
-    return explainSteps(steps, toolsOf(context))
+    return { findings: ({ steps }, context) => explainSteps(steps, toolsOf(context)) }
   },
 })
 

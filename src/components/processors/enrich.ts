@@ -121,16 +121,7 @@ export const enrich = defineProcessor({
       ],
     },
   ],
-  checkFiles: async options => {
-    const { tableProblems } = await import('./enrich/read-table.js')
-    return tableProblems(options)
-  },
-  create: async (options, context) => {
-    const { openEnricher } = await import('./enrich/enricher.js')
-    return openEnricher(options, context)
-  },
-  async findings(options, context) {
-    const { enrichFindings } = await import('./enrich/enricher.js')
-    return enrichFindings(options, context)
-  },
+  create: async (options, context) => (await import('./enrich/enricher.js')).openEnricher(options, context),
+  checks: async () => ({ checkFiles: (await import('./enrich/read-table.js')).tableProblems }),
+  explains: async () => ({ findings: (await import('./enrich/enricher.js')).enrichFindings }),
 })

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
 import { type BatchTest, compileBatchTest, condition, pathsOf } from '../../core/condition/condition.js'
-import { lostText, lostWithout } from '../../core/condition/without-field.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, MAIN } from '../../core/processor.js'
 
@@ -58,17 +57,21 @@ export const filter = defineProcessor({
   ],
   copiesLines: () => true,
   usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
-  warnings: ({ condition }) => {
-    const field = lostWithout(condition)
-    return field === undefined ? [] : [{ path: ['condition'], message: lostText(field, 'is discarded') }]
-  },
   create: (options, context) => new Filter(options, context),
-  async findings({ condition }, context) {
+  checks: async () => {
+    const { lostWarnings } = await import('../../core/condition/without-field.js')
+    return { warnings: ({ condition }) => lostWarnings(['condition'], condition, 'is discarded') }
+  },
+  explains: async () => {
     const { explainCondition } = await import('../../core/condition/explain.js')
-    const explain = explainCondition(condition, path => context.field(path))
-    return batch => {
-      const found = explain(batch, 0)
-      return [{ text: 'condition', holds: found.holds, parts: [found] }]
+    return {
+      findings({ condition }, context) {
+        const explain = explainCondition(condition, path => context.field(path))
+        return batch => {
+          const found = explain(batch, 0)
+          return [{ text: 'condition', holds: found.holds, parts: [found] }]
+        }
+      },
     }
   },
 })

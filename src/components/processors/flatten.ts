@@ -56,8 +56,5 @@ export const flatten = defineProcessor({
       output: ['{"http":{"status":200,"path":"/a"},"host":"web-1"}'],
     },
   ],
-  create: async options => {
-    const { Flatten } = await import('./flatten/flattener.js')
-    return new Flatten(options)
-  },
+  create: async options => new (await import('./flatten/flattener.js')).Flatten(options),
 })

@@ -114,7 +114,6 @@ export const parse = defineProcessor({
     'In `decode` of a source, the same codecs read lines without a processor. Use `parse` if the lines have several formats, if the text is in another field, or for `types` and `target`.',
   options,
   fields: addedFields,
-  warnings: options => [...dividedTexts(options), ...unknownTypes(options)],
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
   examples: [
     {
@@ -156,13 +155,10 @@ export const parse = defineProcessor({
       ],
     },
   ],
-  checkFiles: async options => codecProblems(options),
-  create: async (options, context) => {
-    const { Parser } = await import('./parse/parser.js')
-    return new Parser(options, context)
-  },
-  async findings(options, context) {
-    const { explainParse } = await import('./parse/parser.js')
-    return explainParse(options, context)
-  },
+  create: async (options, context) => new (await import('./parse/parser.js')).Parser(options, context),
+  checks: async () => ({
+    warnings: options => [...dividedTexts(options), ...unknownTypes(options)],
+    checkFiles: codecProblems,
+  }),
+  explains: async () => ({ findings: (await import('./parse/parser.js')).explainParse }),
 })

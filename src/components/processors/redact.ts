@@ -169,12 +169,14 @@ export const redact = defineProcessor({
       output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],
     },
   ],
-  warnings: ({ action }) =>
-    typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
   create,
-  async findings(options, context) {
+  checks: async () => ({
+    warnings: ({ action }) =>
+      typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
+  }),
+  explains: async () => {
     const { explainRedact } = await import('./redact/redact-processor.js')
-    return explainRedact(await create(options, context))
+    return { findings: async (options, context) => explainRedact(await create(options, context)) }
   },
 })
 

@@ -95,8 +95,5 @@ merge: { .took_ms: sum, .message: array, .level: unique }
       ],
     },
   ],
-  create: async (options, context) => {
-    const { Reduce } = await import('./reduce/reduce-processor.js')
-    return new Reduce(options, context)
-  },
+  create: async (options, context) => new (await import('./reduce/reduce-processor.js')).Reduce(options, context),
 })

@@ -2,7 +2,6 @@ import { z } from 'zod'
 import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
 import { compileCondition, condition, type EventTest, pathsOf } from '../../core/condition/condition.js'
 import type { Condition } from '../../core/condition/parse.js'
-import { lostText, lostWithout } from '../../core/condition/without-field.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Finding } from '../../core/explain.js'
 import { type BatchScope, MAIN, output } from '../../core/processor.js'
@@ -86,25 +85,33 @@ export const routeProcessor = defineProcessor({
   copiesLines: () => true,
   usesFields: options =>
     conditionsOf(options).flatMap(([, condition]) => pathsOf(condition).map(path => ({ option: 'routes', path }))),
-  warnings: options =>
-    conditionsOf(options).flatMap(([name, condition]) => {
-      const field = lostWithout(condition)
-      return field === undefined ? [] : [{ path: ['routes', name], message: lostText(field, `does not go to ${name}`) }]
-    }),
   create: (options, context) => new Route(options, context),
-  async findings(options, context) {
+  checks: async () => {
+    const { lostWarnings } = await import('../../core/condition/without-field.js')
+    return {
+      warnings: options =>
+        conditionsOf(options).flatMap(([name, condition]) =>
+          lostWarnings(['routes', name], condition, `does not go to ${name}`),
+        ),
+    }
+  },
+  explains: async () => {
     const { explainCondition } = await import('../../core/condition/explain.js')
-    const explained = conditionsOf(options).map(
-      ([name, condition]) => [name, explainCondition(condition, path => context.field(path))] as const,
-    )
-    return batch => {
-      const findings: Finding[] = []
-      for (const [name, explain] of explained) {
-        const found = explain(batch, 0)
-        findings.push({ text: name, holds: found.holds, parts: [found] })
-        if (found.holds && options.match === 'first') break
-      }
-      return findings
+    return {
+      findings(options, context) {
+        const explained = conditionsOf(options).map(
+          ([name, condition]) => [name, explainCondition(condition, path => context.field(path))] as const,
+        )
+        return batch => {
+          const findings: Finding[] = []
+          for (const [name, explain] of explained) {
+            const found = explain(batch, 0)
+            findings.push({ text: name, holds: found.holds, parts: [found] })
+            if (found.holds && options.match === 'first') break
+          }
+          return findings
+        }
+      },
     }
   },
 })

@@ -64,12 +64,7 @@ export const sample = defineProcessor({
     ...key_field.map(path => ({ option: 'key_field', path, without: 'events are counted' })),
     ...pathsOf(keep).map(path => ({ option: 'keep', path })),
   ],
-  create: async (options, context) => {
-    const { SampleProcessor } = await import('./sample/sample-processor.js')
-    return new SampleProcessor(options, context)
-  },
-  async findings(options, context) {
-    const { explainSample } = await import('./sample/sample-processor.js')
-    return explainSample(options, context)
-  },
+  create: async (options, context) =>
+    new (await import('./sample/sample-processor.js')).SampleProcessor(options, context),
+  explains: async () => ({ findings: (await import('./sample/sample-processor.js')).explainSample }),
 })

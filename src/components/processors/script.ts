@@ -41,12 +41,7 @@ export const script = defineProcessor({
   // A script may add any field.
   fields: () => undefined,
   module: 'file',
-  checkFiles: async options => {
-    const { scriptProblems } = await import('./script/script-process.js')
-    return scriptProblems(options)
-  },
-  create: async (options, context) => {
-    const { ScriptProcessor } = await import('./script/script-processor.js')
-    return ScriptProcessor.open(options, context)
-  },
+  checks: async () => ({ checkFiles: (await import('./script/script-process.js')).scriptProblems }),
+  create: async (options, context) =>
+    (await import('./script/script-processor.js')).ScriptProcessor.open(options, context),
 })

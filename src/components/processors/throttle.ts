@@ -1,19 +1,12 @@
-import { type ComponentContext, defineProcessor } from '../../core/component.js'
+import { defineProcessor } from '../../core/component.js'
 import { pathsOf } from '../../core/condition/condition.js'
 import type { DeciderOptions } from '../throttle/decider-options.js'
 import { TIME_FIELDS } from '../throttle/event/auto-time.js'
-import { deciderOptions } from './throttle/decider-options.js'
-import { type ThrottleConfig, throttleOptions } from './throttle/options.js'
+import { throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
-import { optionWarnings } from './throttle/warnings.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'this field does not divide events into buckets'
-
-async function openLimits(path: string, options: ThrottleConfig, context: ComponentContext) {
-  const { LimitsFile } = await import('./throttle/limits-file.js')
-  return LimitsFile.open(path, options, context)
-}
 
 export const throttle = defineProcessor({
   type: 'throttle',
@@ -73,15 +66,11 @@ export const throttle = defineProcessor({
   ],
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
-  warnings: optionWarnings,
-  checkFiles: async options => {
-    const { fileProblems } = await import('./throttle/limits-file.js')
-    return fileProblems(options)
-  },
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
     const { limits_file: path } = options
-    const file = path === undefined ? undefined : await openLimits(path, options, context)
+    const limits = path === undefined ? undefined : await import('./throttle/limits-file.js')
+    const file = await limits?.LimitsFile.open(path!, options, context)
     if (options.scope === 'local') {
       const inEventTime = options.time_field && (await import('./throttle/in-event-time.js')).inEventTime
       const processor = new ThrottleProcessor(options, context, { file, inEventTime })
@@ -95,21 +84,10 @@ export const throttle = defineProcessor({
     const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
     return new ThrottleProcessor(options, context, { share, file })
   },
-  check: async (options, context) => {
-    if (options.scope === 'local') return undefined
-    const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
-    const throttle = new ClusterThrottle(options, deciderOptions(options, context), context, undefined)
-    await throttle.start()
-    const reason = throttle.outage?.reason
-    await throttle.stop()
-    if (reason !== undefined) throw new Error(`redis: ${reason}`)
-    return 'the server of the cluster limit replies'
-  },
-  findings: async (options, context) => {
-    const { explainThrottle } = await import('./throttle/explain.js')
-    const { limits_file: path } = options
-    if (path === undefined) return explainThrottle(options, deciderOptions(options, context), context)
-    const { rules } = await openLimits(path, options, context)
-    return explainThrottle(options, deciderOptions(options, context, rules), context)
-  },
+  checks: async () => ({
+    warnings: (await import('./throttle/warnings.js')).optionWarnings,
+    checkFiles: (await import('./throttle/limits-file.js')).fileProblems,
+  }),
+  explains: async () => ({ findings: (await import('./throttle/explain.js')).explainThrottle }),
+  inspects: async () => ({ check: (await import('./throttle/cluster/cluster-throttle.js')).checkCluster }),
 })

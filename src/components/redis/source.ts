@@ -19,8 +19,8 @@ export const redis = defineSource({
       yaml: 'url: redis://127.0.0.1:6379\nstream: logs\nread_from: end\n',
     },
   ],
-  warnings: dividedWarnings,
+  checks: async () => ({ warnings: dividedWarnings }),
   fields: ({ decode }) => fieldsOfLines(decode),
-  check: async (options, context, signal) => (await import('./redis-source.js')).checkStream(options, context, signal),
+  inspects: async () => ({ check: (await import('./redis-source.js')).checkStream }),
   create: async (options, context) => new (await import('./redis-source.js')).RedisSource(options, context),
 })

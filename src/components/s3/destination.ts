@@ -1,9 +1,7 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { defineDestination } from '../../core/component.js'
-import { written } from '../../core/explain.js'
 import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template } from '../../core/template.js'
@@ -142,20 +140,24 @@ export const s3 = defineDestination({
     const names = new KeyPrefixes(options.key, options.timestamp, context)
     return new SpooledDestination(options, names, new S3Store(options, context), context)
   },
-  explain(options, context) {
-    const names = new KeyPrefixes(options.key, options.timestamp, context)
-    return batch => {
-      const findings = [{ text: `to an object s3://${options.bucket}/${names.prefixOf(batch, 0)}…` }]
-      return { outcome: 'delivered', findings, bytes: written(encodeAlone(options.encoding, [batch])) }
+  explains: async () => {
+    const { explainAlone } = await import('../../core/explain.js')
+    return {
+      explain({ bucket, key, timestamp, encoding }, context) {
+        const names = new KeyPrefixes(key, timestamp, context)
+        return explainAlone(encoding, batch => `to an object s3://${bucket}/${names.prefixOf(batch, 0)}…`)
+      },
     }
   },
-  async check(options, context, signal) {
-    const { S3Store } = await import('./store.js')
-    const store = new S3Store(options, context)
-    try {
-      return await store.check(`${samplePrefix(options.key, context.clock.wall())}sluice-check`, signal)
-    } finally {
-      await store.stop()
-    }
-  },
+  inspects: async () => ({
+    async check(options, context, signal) {
+      const { S3Store } = await import('./store.js')
+      const store = new S3Store(options, context)
+      try {
+        return await store.check(`${samplePrefix(options.key, context.clock.wall())}sluice-check`, signal)
+      } finally {
+        await store.stop()
+      }
+    },
+  }),
 })

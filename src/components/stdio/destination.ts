@@ -1,11 +1,10 @@
 import { fstatSync } from 'node:fs'
 import { z } from 'zod'
-import { type Encoded, type Encoding, encodeAlone, encodeLines, RawEncoder } from '../../core/codecs/encode.js'
+import { type Encoded, type Encoding, encodeLines, RawEncoder } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { type Destination, type DestinationContext, defineDestination } from '../../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { written } from '../../core/explain.js'
 import { LOCAL_DEFAULTS } from '../../core/options/delivery-options.js'
 import { aborted } from '../../lib/time.js'
 import { inTurn } from '../../lib/turns.js'
@@ -140,11 +139,8 @@ export const stdout = defineDestination({
   delivery: LOCAL_DEFAULTS,
   copiesLines: ({ encoding }) => encoding === 'raw',
   create: (options, context) => new Stdout(options, context),
-  explain:
-    ({ encoding }) =>
-    batch => ({
-      outcome: 'delivered',
-      findings: [{ text: 'to standard output' }],
-      bytes: written(encodeAlone(encoding, [batch])),
-    }),
+  explains: async () => {
+    const { explainAlone } = await import('../../core/explain.js')
+    return { explain: ({ encoding }) => explainAlone(encoding, () => 'to standard output') }
+  },
 })

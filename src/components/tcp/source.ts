@@ -16,7 +16,7 @@ export const tcp = defineSource({
     },
     { title: 'JSON lines from programs on this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
   ],
-  warnings: dividedWarnings,
+  checks: async () => ({ warnings: dividedWarnings }),
   fields: ({ decode }) => fieldsOfLines(decode, ['peer']),
   create: async (options, context) => new (await import('./tcp-source.js')).TcpSource(options, context),
 })

@@ -1,3 +1,4 @@
+import type { OptionProblem } from '../component.js'
 import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
@@ -9,8 +10,11 @@ export function lostWithout(condition: Condition): string | undefined {
   return negative(condition)?.operand.path.text
 }
 
-export function lostText(field: string, where: string): string {
-  return `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
+/** Warns of such a field. `where`: what happens to events without it. */
+export function lostWarnings(path: readonly string[], condition: Condition, where: string): OptionProblem[] {
+  const field = lostWithout(condition)
+  const message = `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
+  return field === undefined ? [] : [{ path, message }]
 }
 
 /** Whether the condition holds for an event without fields. `meant`: treats each `not_equal` and `not_in` as true. */

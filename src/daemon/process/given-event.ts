@@ -53,7 +53,7 @@ export async function readEvent(
   wanted: WantedNames,
 ): Promise<ReadEvent> {
   const host = hostname()
-  const made = await source.definition.linesOf?.(source.options, bytes, host)
+  const made = (await source.definition.explains?.())?.linesOf?.(source.options, bytes, host)
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
   if (options.decode.form !== 'object') {
     const tapped = readTapped(source.id, options.decode, framesOf(AS_OBJECTS, bytes), wanted)

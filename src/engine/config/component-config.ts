@@ -81,6 +81,9 @@ export function report(to: Problems, { kind, id, entry }: Draft, path: Path, mes
   to.add(place, [SECTIONS[kind], id, ...path], message)
 }
 
+export const notDescribed = (error: unknown): string =>
+  `the plugin failed to describe this component: ${errorText(error)}`
+
 export class ComponentReader {
   readonly #definitions: ReadonlyMap<string, AnyDefinition>
   readonly #problems: Problems
@@ -119,7 +122,7 @@ export class ComponentReader {
     try {
       return this.#readKnown(known)
     } catch (error) {
-      this.#problems.add(entry.key, path, `the plugin failed to describe this component: ${errorText(error)}`)
+      this.#problems.add(entry.key, path, notDescribed(error))
       return { ...draft, definition }
     }
   }
@@ -255,7 +258,6 @@ export class ComponentReader {
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
   for (const ask of [usesFields, fields, copiesLines, catchesUp, findsTime]) ask?.(options)
-  definition.warnings?.(options, [])
   definition.reads?.(options, false)
 }
 

@@ -4,7 +4,7 @@ import type { AnyDefinition, Kind } from '../../core/component.js'
 import { ConfigError, type Problem } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
-import { checkComponents, checkFields, checkTimes } from './checks/component-warnings.js'
+import { checkFields, checkTimes } from './checks/component-warnings.js'
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
@@ -257,10 +257,7 @@ function assemble(
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
   const { state, dataDir } = foldersOf(parsed, path, env)
-  if (fileCheck) {
-    fileCheck(root, [...drafts.values()], parsed?.service, found)
-    checkComponents(drafts, dataDir, warnings)
-  }
+  fileCheck?.(root, drafts, parsed?.service, found, dataDir)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))

@@ -154,7 +154,7 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
   const destinations = new Map<string, Explain>()
   for (const { id, definition, options } of config.destinations) {
     const metrics = new ComponentCounters(id, 'destination', definition.type)
-    const explain = definition.explain?.(options, { ...contextOf(id), metrics })
+    const explain = (await definition.explains?.())?.explain?.(options, { ...contextOf(id), metrics })
     if (explain) destinations.set(id, explain)
   }
   return { processors, destinations }

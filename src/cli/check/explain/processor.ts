@@ -49,7 +49,7 @@ export async function explainerOf(
   }
   const unused = await within(create(counters()))
   await within(Promise.resolve(unused.stop?.(AbortSignal.abort())))
-  const findingsOf = await definition.findings?.(options, { ...context, metrics: counters() })
+  const findingsOf = await (await definition.explains?.())?.findings?.(options, { ...context, metrics: counters() })
   const explain = async (batch: EventBatch): Promise<ProcessorStep> => {
     const findings = findingsOf?.(batch.snapshot()) ?? []
     const metrics = counters()

@@ -6,6 +6,7 @@ import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-syst
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { type Format, formatOf, isReadable, isWide } from '../compression.js'
 import { firstBytes } from '../identity.js'
+import type { FileOptions } from '../options.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobSegment, matchName } from './glob.js'
 
 /** Maximum number of folders that are read for one pattern. If a pattern needs more folders, it gets no warning. */
@@ -70,8 +71,9 @@ function warningOf(
   return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
 }
 
-/** The files that now match `include` and are not skipped. Undefined if no such file exists, or if all are empty. */
-export function filesThere(include: readonly string[], exclude: readonly string[]): FilesThere | undefined {
+/** The files that a first start would read. Undefined if no such file exists, or if all are empty. */
+export function filesThere({ include, exclude, read_from }: FileOptions): FilesThere | undefined {
+  if (read_from === 'end') return undefined
   const isExcluded = compileExclude(exclude)
   const found = new Map<string, number>()
   let mayBeMore = false

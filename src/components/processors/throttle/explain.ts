@@ -2,7 +2,7 @@ import type { ComponentContext } from '../../../core/component.js'
 import { explainCondition } from '../../../core/condition/explain.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
-import { type Finding, shownValue } from '../../../core/explain.js'
+import { type Finding, type FindingsOf, shownValue } from '../../../core/explain.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { createDecider } from '../../throttle/create-decider.js'
@@ -14,6 +14,8 @@ import type { Limit } from '../../throttle/limit.js'
 import type { RuleName } from '../../throttle/rules/rule.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'
 import { periodsOf } from '../../throttle/windows/several.js'
+import { deciderOptions } from './decider-options.js'
+import { LimitsFile } from './limits-file.js'
 import { creditMs, longestWaits, type ThrottleConfig } from './options.js'
 
 const FULL_TEXT = {
@@ -23,11 +25,10 @@ const FULL_TEXT = {
 } as const
 
 /** Explains the decision about an event as if no event had reached the throttle before. */
-export function explainThrottle(
-  options: ThrottleConfig,
-  decider: DeciderOptions,
-  context: ComponentContext,
-): (batch: EventBatch) => Finding[] {
+export async function explainThrottle(options: ThrottleConfig, context: ComponentContext): Promise<FindingsOf> {
+  const { limits_file: path } = options
+  const file = path === undefined ? undefined : await LimitsFile.open(path, options, context)
+  const decider = deciderOptions(options, context, file?.rules)
   const exclude = options.exclude && explainCondition(options.exclude, path => context.field(path))
   return batch => {
     const findings: Finding[] = []

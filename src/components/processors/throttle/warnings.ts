@@ -11,8 +11,8 @@ import {
 /** Warnings about valid but rarely intended options. */
 
 /** Warns of options without an effect, of a backlog without `on_backlog`, and of rules that never hold. */
-export function optionWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): OptionProblem[] {
-  return [...clusterWarnings(options), ...backlogWarnings(options, upstream), ...ruleWarnings(options)]
+export async function optionWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): Promise<OptionProblem[]> {
+  return [...clusterWarnings(options), ...(await backlogWarnings(options, upstream)), ...ruleWarnings(options)]
 }
 
 function clusterWarnings({ scope, on_backend_failure, expected_members }: ClusterOptions): OptionProblem[] {
@@ -23,7 +23,7 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
   return [{ path: ['scope'], message }]
 }
 
-function backlogWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): OptionProblem[] {
+async function backlogWarnings(options: ThrottleConfig, upstream: readonly Upstream[]): Promise<OptionProblem[]> {
   const { mode, over_limit, on_backlog, max_credit, time_field } = options
   // One warning is enough for both.
   const set = Object.entries({ on_backlog, max_credit })
@@ -43,7 +43,7 @@ function backlogWarnings(options: ThrottleConfig, upstream: readonly Upstream[])
   if ((how !== 'credit' && how !== 'as_live') || mode === 'shadow' || over_limit === 'mark') return []
   const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
   if (behind.length === 0) return []
-  const there = thereText(behind)
+  const there = await thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
   const start = how === 'credit' ? 'the first start' : 'a start'
   const text = `lines of ${names} that were written before ${start} arrive all at once, and events over the limit are discarded`
@@ -55,9 +55,12 @@ function backlogWarnings(options: ThrottleConfig, upstream: readonly Upstream[])
 }
 
 /** A text with the size of the current backlog. Empty without a backlog, or if the size is unknown. */
-function thereText(sources: readonly Upstream[]): string {
+async function thereText(sources: readonly Upstream[]): Promise<string> {
   const first = sources.filter(one => !one.hasStarted())
-  const all = first.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
+  const found = first.map(
+    async ({ definition, options }) => (await definition.inspects?.())?.filesThere?.(options) ?? [],
+  )
+  const all = (await Promise.all(found)).flat()
   if (all.length === 0) return ''
   const sum = (of: (one: FilesThere) => number) => all.reduce((total, one) => total + of(one), 0)
   const least = all.some(({ mayBeMore }) => mayBeMore) ? 'at least ' : ''

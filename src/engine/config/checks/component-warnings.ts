@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Codec } from '../../../core/codec.js'
 import { codecOf, loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { Kind } from '../../../core/component.js'
@@ -7,31 +5,12 @@ import type { EventFields, TimeSearch } from '../../../core/event/event-fields.j
 import { type Draft, report } from '../component-config.js'
 import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
-import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
+import { locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
 
 /** Maximum number of sources that a warning lists. */
 const SHOWN_SOURCES = 3
-
-/** Reports the warnings that components define: about options that are valid but have a surprising effect. */
-export function checkComponents(drafts: ReadonlyMap<string, Draft>, dataDir: string, warnings: Problems): void {
-  for (const draft of drafts.values()) {
-    const { config, entry, kind, id } = draft
-    if (!config) continue
-    const upstream = upstreamOf(draft, drafts).flatMap(({ id, config }) => {
-      const hasStarted = () => existsSync(join(dataDir, 'checkpoints', `${id}.json`))
-      return config ? [{ ...config, id, hasStarted }] : []
-    })
-    for (const { path, message, unusable } of config.definition.warnings?.(config.options as never, upstream) ?? []) {
-      const located = locate(entry.value, path, entry.key)
-      const place = path.length === 0 ? entry.key : placeOf(located)
-      const shown = (text: string) => withoutEnvironment(located.nearest, text)
-      const known = unusable !== undefined && shown(unusable) === unusable ? unusable : undefined
-      warnings.add(place, [SECTIONS[kind], id, ...path], shown(message), known)
-    }
-  }
-}
 
 /** Warns if an option uses a field that none of the component's incoming events can have. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
@@ -105,12 +84,6 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
       ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or add a processor of type parse after it`
       : ''
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
-}
-
-/** If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`. */
-function withoutEnvironment(node: ConfigNode, message: string): string {
-  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
-  return message.replaceAll(node.value, node.environment.text)
 }
 
 /** Warns if a processor needs event times, but one of its sources sends events that cannot have a time field. */

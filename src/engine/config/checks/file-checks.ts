@@ -1,8 +1,12 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { Codec } from '../../../core/codec.js'
+import type { OptionProblem } from '../../../core/component.js'
 import { errorCode, errorText, type FileProblem } from '../../../core/errors.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../../net/tls-check.js'
-import { type Draft, report } from '../component-config.js'
+import { type Draft, notDescribed, report } from '../component-config.js'
+import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, placeOf, SourceText } from '../yaml/node.js'
@@ -11,9 +15,10 @@ import type { FoundProblem } from '../yaml/problems.js'
 
 export type FileCheck = (
   root: MapNode,
-  drafts: readonly Draft[],
+  drafts: ReadonlyMap<string, Draft>,
   service: ServiceOptions | undefined,
   found: FoundProblem,
+  dataDir: string,
 ) => void
 
 /**
@@ -23,7 +28,7 @@ export type FileCheck = (
  */
 export function checkTlsFiles(
   root: MapNode,
-  drafts: readonly Draft[],
+  drafts: ReadonlyMap<string, Draft>,
   service: ServiceOptions | undefined,
   { problems, warnings }: FoundProblem,
   wall: number,
@@ -38,7 +43,7 @@ export function checkTlsFiles(
       to.add(at, [...path, option], shown, kind === 'absent' && shown === text ? file : undefined)
     }
   }
-  for (const { id, kind, entry, config } of drafts) {
+  for (const { id, kind, entry, config } of drafts.values()) {
     const options = (config?.options ?? {}) as { readonly tls?: TlsPaths; readonly redis?: TlsPaths }
     for (const name of ['tls', 'redis'] as const)
       check(locate(entry.value, [name]).node, [SECTIONS[kind], id, name], options[name])
@@ -61,15 +66,51 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
   }, text)
 }
 
-export async function checkFiles(drafts: readonly Draft[], found: FoundProblem): Promise<void> {
-  for (const draft of drafts) {
-    const { config } = draft
-    if (config) checkCodecs(draft, config.options as object, found)
-    for (const problem of (await config?.definition.checkFiles?.(config.options)) ?? []) {
-      if ('file' in problem) addFileProblem(draft, problem, found)
-      else report(problem.isWarning ? found.warnings : found.problems, draft, problem.path, problem.message)
+/** Asks the components for problems of their options, and for warnings. `dataDir`: where saved positions are. */
+export async function checkComponents(
+  drafts: ReadonlyMap<string, Draft>,
+  dataDir: string,
+  found: FoundProblem,
+): Promise<void> {
+  for (const draft of drafts.values()) {
+    const { config, entry, kind, id } = draft
+    if (!config) continue
+    const { definition, options } = config
+    checkCodecs(draft, options as object, found)
+    const upstream = upstreamOf(draft, drafts).flatMap(({ id, config }) => {
+      const hasStarted = () => existsSync(join(dataDir, 'checkpoints', `${id}.json`))
+      return config ? [{ ...config, id, hasStarted }] : []
+    })
+    try {
+      const checks = await definition.checks?.()
+      for (const warning of (await checks?.warnings?.(options, upstream)) ?? []) addWarning(draft, warning, found)
+      for (const problem of (await checks?.checkFiles?.(options)) ?? []) {
+        if ('file' in problem) addFileProblem(draft, problem, found)
+        else report(problem.isWarning ? found.warnings : found.problems, draft, problem.path, problem.message)
+      }
+    } catch (error) {
+      if (definition.plugin === undefined) throw error
+      found.problems.add(entry.key, [SECTIONS[kind], id], notDescribed(error))
     }
   }
+}
+
+function addWarning(
+  { id, kind, entry }: Draft,
+  { path, message, unusable }: OptionProblem,
+  { warnings }: FoundProblem,
+): void {
+  const located = locate(entry.value, path, entry.key)
+  const place = path.length === 0 ? entry.key : placeOf(located)
+  const shown = (text: string) => withVariable(located.nearest, text)
+  const known = unusable !== undefined && shown(unusable) === unusable ? unusable : undefined
+  warnings.add(place, [SECTIONS[kind], id, ...path], shown(message), known)
+}
+
+/** If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`. */
+function withVariable(node: ConfigNode, message: string): string {
+  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
+  return message.replaceAll(node.value, node.environment.text)
 }
 
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: FoundProblem): void {

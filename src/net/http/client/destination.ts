@@ -6,12 +6,10 @@ import {
   type OptionProblem,
 } from '../../../core/component.js'
 import type { UsedField } from '../../../core/event/event-fields.js'
-import { written } from '../../../core/explain.js'
 import { parseTemplate } from '../../../core/template.js'
 import { keyFileWarnings } from '../../key.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import type { RequestFormat } from './request-format.js'
-import { RequestHeads } from './request-heads.js'
 import { loadSnappy } from './snappy.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
@@ -35,32 +33,34 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
     return new HttpDestination(clientOptionsOf(options), format(options, context), context)
   }
   return defineDestination<S>({
-    explain: (options, context) => {
-      const requests = format(options, context)
-      const { compression, headers } = clientOptionsOf(options)
-      const heads = new RequestHeads(requests, headers, context.field)
-      const compressed = compression === 'none' ? '' : `, compressed by ${compression}`
-      return batch => {
-        const { place } = heads.of(heads.partitionOf?.(batch, 0))
-        const json = requests.json?.([batch])
-        const text = place + compressed + (json ? '; the body, as JSON' : '')
-        return { outcome: 'delivered', findings: [{ text }], bytes: written(json ?? heads.encode([batch])) }
+    explains: async () => {
+      const { explainRequests } = await import('./explain-requests.js')
+      return {
+        explain: (options, context) => explainRequests(format(options, context), clientOptionsOf(options), context),
       }
     },
-    check: async (options, context, signal) => {
-      const destination = await create(options, context)
-      try {
-        await destination.start(signal)
-        return await destination.check(signal)
-      } finally {
-        await destination.stop()
-      }
-    },
+    inspects: async () => ({
+      async check(options, context, signal) {
+        const destination = await create(options, context)
+        try {
+          await destination.start(signal)
+          return await destination.check(signal)
+        } finally {
+          await destination.stop()
+        }
+      },
+    }),
     ...definition,
-    warnings: (options, upstream) => [
-      ...warningsOf(clientOptionsOf(options)),
-      ...(definition.warnings?.(options, upstream) ?? []),
-    ],
+    checks: async () => {
+      const own = await definition.checks?.()
+      return {
+        ...own,
+        warnings: async (options, upstream) => [
+          ...warningsOf(clientOptionsOf(options)),
+          ...((await own?.warnings?.(options, upstream)) ?? []),
+        ],
+      }
+    },
     usesFields: options => [...fieldsOf(clientOptionsOf(options)), ...(definition.usesFields?.(options) ?? [])],
     create,
   })

@@ -54,7 +54,8 @@ async function run(
 }
 
 t.test('every destination can be explained', async t => {
-  for (const { kind, type, explain } of components) if (kind === 'destination') t.ok(explain, `${kind} ${type}`)
+  for (const { kind, type, explains } of components)
+    if (kind === 'destination') t.ok((await explains?.())?.explain, `${kind} ${type}`)
 })
 
 t.test('every component in order, with every decision', async t => {

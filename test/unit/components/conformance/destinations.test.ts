@@ -135,7 +135,8 @@ async function delivering(t: Test, definition: AnyDefinition<'destination'>, yam
   const batch = { max_wait: '5ms', ...more }
   const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
   // Whether anything arrives anywhere.
-  const { bytes } = definition.explain!(
+  const { explain } = await definition.explains!()
+  const { bytes } = explain!(
     definition.options.parse(own) as never,
     made.context,
   )(batchOf([line(0)], { wanted: json.wanted }))
@@ -174,7 +175,8 @@ conforms('it keeps to the contract, as plugins are held to it', async (t, defini
     const at = await place(t)
     const options = local(definition, yaml, at)
     const { destination, context } = await make(options, definition, at.stdout, undefined, at.folder)
-    const bytes = definition.explain!(
+    const { explain } = await definition.explains!()
+    const bytes = explain!(
       definition.options.parse(options) as never,
       context,
     )(batchOf([line(0)], { wanted: json.wanted })).bytes!

@@ -206,14 +206,15 @@ async function checkProcessor(t: Test, definition: AnyDefinition<'processor'>, o
       true,
     )
   } else await check(t, names, (line, isFirst) => through([NEAR, line, NEAR], isFirst))
-  if (!definition.findings) return
+  const { findings: findingsOf } = (await definition.explains?.()) ?? {}
+  if (!findingsOf) return
   const context = {
     ...{ id: 'p', log: silentLog, clock: new ManualTime(), wanted: new WantedNames() },
     metrics: new ComponentCounters('p', 'processor', definition.type),
     field: (path: FieldPath) => new FieldReader(path, context.wanted),
     editor: () => new EventEditor(context.wanted),
   }
-  const findings = await definition.findings(definition.options.parse(options) as never, context)
+  const findings = await findingsOf(definition.options.parse(options) as never, context)
   await check(t, names, line => findings(batchOf([line], { wanted: context.wanted })))
 }
 
@@ -267,7 +268,7 @@ for (const definition of components)
             metrics: new ComponentCounters('out', 'destination', definition.type),
             field: (path: FieldPath) => new FieldReader(path, wanted),
           }
-          const explain = definition.explain!(parsed as never, context)
+          const explain = (await definition.explains!()).explain!(parsed as never, context)
           // A destination may reject an event.
           const explained = (batch: EventBatch) => {
             try {

@@ -301,7 +301,7 @@ for (const version of ['8.19.8', '9.2.2'])
     writeFileSync(options.auth.key_file, server.key)
     await until('all are stored', () => done === 1)
     const parsed = elasticsearch.options.parse(options)
-    const checked = await elasticsearch.check!(parsed, made.context, never)
+    const checked = await (await elasticsearch.inspects!()).check!(parsed, made.context, never)
     t.equal(checked, `accepts requests; Elasticsearch ${version}`)
 
     put(['{"n":3}', '{"n":4,"odd":"x"}'])
@@ -338,12 +338,13 @@ t.test('options that cannot work are refused', async t => {
   t.match(problem({ auth: { type: 'api_key', key: 'id:key' } }), /expects both in base64/)
   t.notMatch(problem({ auth: { type: 'api_key', key: 'id:hunter2' } }), /hunter2/)
   t.match(problem({ mode: 'data_stream', action: 'index' }), /does not accept updates/)
-  const warnings = (index: string) => {
+  const checks = await elasticsearch.checks!()
+  const warnings = async (index: string) => {
     const options = elasticsearch.options.parse({ url: 'http://10.0.0.1:9200', index, auth: { key: 'a' } })
-    return elasticsearch.warnings!(options, []).map(({ message }) => message)
+    return (await checks.warnings!(options, [])).map(({ message }) => message)
   }
-  t.match(warnings('logs-%Y-${.app}'), [/without encryption/, /must be lower case/])
-  t.match(warnings('<logs-{now/M{yyyy.MM}}>'), [/without encryption/])
+  t.match(await warnings('logs-%Y-${.app}'), [/without encryption/, /must be lower case/])
+  t.match(await warnings('<logs-{now/M{yyyy.MM}}>'), [/without encryption/])
 })
 
 t.test('a destination that refuses each event of all its requests is paused', async t => {

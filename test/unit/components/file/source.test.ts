@@ -768,7 +768,7 @@ t.test('options', async t => {
   t.throws(() => fileSource.options.parse({ include: ['a'], read_from: 'middle' }))
   t.throws(() => fileSource.options.parse({ include: ['a'], unknown: 1 }))
   const parsed = fileSource.options.parse({ include: ['a'] })
-  t.same(fileSource.warnings!({ ...parsed, include: [] }, []), [])
+  t.same(await (await fileSource.checks!()).warnings!({ ...parsed, include: [] }, []), [])
   t.match(parsed, {
     max_line_bytes: 1 << 20,
     partial_line_timeout: undefined,

@@ -150,7 +150,7 @@ t.test('its contract holds with templates', async t => {
 t.test('explain names the URL of an event, or why it has none', async t => {
   const options = httpDestination.options.parse({ url: 'http://h/app/${.app}', headers: { a: '${.b:-c}' } })
   const { context } = await make({ url: 'http://h/app/${.app}' })
-  const explain = httpDestination.explain!(options, context)
+  const explain = (await httpDestination.explains!()).explain!(options, context)
   const batch = batchesOf(lines([{ app: 'x y' }, {}]), json)[0]!
   t.match(explain(batch.fork(0, 1)), { outcome: 'delivered', findings: [{ text: 'POST http://h/app/x%20y' }] })
   t.throws(() => explain(batch.fork(1, 2)), { reason: 'partition', message: '.app is missing or empty' })
@@ -209,7 +209,7 @@ t.test('a format may have texts in the body that divide events as the URL does',
       ['labels', '.app'],
     ],
   )
-  const explain = labelled.explain!(parsed, made.context)
+  const explain = (await labelled.explains!()).explain!(parsed, made.context)
   const batch = batchesOf(lines([{ app: 'x' }, {}]), json)[0]!
   t.match(explain(batch.fork(0, 1)).bytes?.toString(), /^\{"texts":\{"app":"x"\}/)
   t.throws(() => explain(batch.fork(1, 2)), /\.app is missing/)

@@ -435,7 +435,8 @@ t.test('words of a receiver: on one line, cut, and without the key that they rep
 t.test('the check: an answer that is none of the protocol, and a port for gRPC', async t => {
   const to = await receiver(t)
   const { context } = await make({ url: to.url('') }, otlp)
-  const check = (url: string) => otlp.check!(otlp.options.parse({ url }) as OtlpOptions, context, never)
+  const inspects = await otlp.inspects!()
+  const check = (url: string) => inspects.check!(otlp.options.parse({ url }) as OtlpOptions, context, never)
   to.script.push({ status: 200, headers: { 'content-type': 'text/plain' }, body: 'ok' })
   t.match(await failure(check(to.url(''))), { message: /is that the right address/ })
   to.script.push({ status: 200, headers: { 'content-type': 'application/x-protobuf' }, body: '' })
@@ -457,7 +458,8 @@ t.test('a page of a web server is no answer', async t => {
 
 t.test('explain shows a request in protobuf as JSON', async t => {
   const { context } = await make({ url: 'http://127.0.0.1' }, otlp)
-  const explained = otlp.explain!(
+  const { explain } = await otlp.explains!()
+  const explained = explain!(
     otlp.options.parse({ url: 'http://127.0.0.1' }) as OtlpOptions,
     context,
   )(sent(['{"message":"m"}']))

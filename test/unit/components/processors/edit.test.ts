@@ -189,7 +189,7 @@ t.test('explain says for each step whether it was done, as the event was then', 
   ]
   const wanted = new WantedNames()
   const context = { field: (path: FieldPath) => new FieldReader(path, wanted), editor: () => new EventEditor(wanted) }
-  const findings = await edit.findings!(edit.options.parse({ steps }), context as never)
+  const findings = await (await edit.explains!()).findings!(edit.options.parse({ steps }), context as never)
   const batch = batchOf(['{"status":"503"}'], { wanted })
   const condition = { text: ".status greater '499'", holds: true, value: '.status is 503' }
   t.match(findings(batch), [

@@ -25,7 +25,8 @@ const problems = (options: object) =>
   parse.options.safeParse(options).error?.issues.map(i => [i.path.join('.'), i.message])
 
 t.test('types of fields that no text has are warned of', async t => {
-  const warned = (options: object) => parse.warnings!(parse.options.parse(options), [])
+  const { warnings } = await parse.checks!()
+  const warned = (options: object) => warnings!(parse.options.parse(options), [])
   const grok = { codec: 'grok', pattern: '%{IP:client} %{NUMBER:took}' }
   t.same(warned({ ...grok, types: { tok: 'int', took: 'float' } }), [
     { path: ['types', 'tok'], message: 'has no effect: the fields that can be found are client, took' },

@@ -417,7 +417,8 @@ t.test('check writes nothing, and says what is wrong', async t => {
   const { server, to, options } = await started(t, { key: '${.app}/' })
   const check = async () => {
     const parsed = s3.options.parse(options)
-    return await s3.check!(parsed, (await make(options, s3, undefined, undefined, testFolder(t))).context, never)
+    const { check } = await s3.inspects!()
+    return await check!(parsed, (await make(options, s3, undefined, undefined, testFolder(t))).context, never)
   }
   t.equal(await check(), 'may write objects')
   t.match(to.requests[0]!.path, /\/none\/sluice-check\?uploads=$/)

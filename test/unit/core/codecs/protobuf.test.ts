@@ -417,7 +417,8 @@ t.test('a file is read within the limits of who uses it only', t => {
 
 t.test('validate looks at the files of parse', async t => {
   const path = join(testFolder(t, { 'wrong.binpb': 'no definition' }), 'wrong.binpb')
-  const problemsOf = (given: object) => parse.checkFiles!(parse.options.parse(given))
+  const { checkFiles } = await parse.checks!()
+  const problemsOf = (given: object) => checkFiles!(parse.options.parse(given))
   const given = { codec: 'protobuf', message: 'M' }
   t.match(await problemsOf({ ...given, descriptor_file: path }), [
     { path: ['descriptor_file'], message: /is not a set of descriptors$/, isWarning: undefined },

@@ -8,7 +8,8 @@ import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
 import { LEASED_PART } from '../../../throttle/cluster/script-calls.js'
 import type { DeciderOptions } from '../../../throttle/decider-options.js'
 import type { Rule } from '../../../throttle/rules/rule.js'
-import type { ClusterOptions } from '../options.js'
+import { deciderOptions } from '../decider-options.js'
+import type { ClusterOptions, ThrottleConfig } from '../options.js'
 import { RedisBackend } from './redis-backend.js'
 
 const SHORTEST_SWEEP_MS = 50
@@ -22,6 +23,17 @@ class ClusterState {
     this.limiter = limiter
     this.backend = backend
   }
+}
+
+/** Connects to the server of the cluster limit. Undefined: the limit is local. */
+export async function checkCluster(options: ThrottleConfig, context: ComponentContext): Promise<string | undefined> {
+  if (options.scope === 'local') return undefined
+  const throttle = new ClusterThrottle(options, deciderOptions(options, context), context, undefined)
+  await throttle.start()
+  const reason = throttle.outage?.reason
+  await throttle.stop()
+  if (reason !== undefined) throw new Error(`redis: ${reason}`)
+  return 'the server of the cluster limit replies'
 }
 
 /** The part of a throttle that shares its limit with other daemons. */
