@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Series } from '../src/daemon/status/series.js'
+import type { Series } from '../test/support/series.js'
 import { seriesIn } from '../test/support/series.js'
 import { cpuSeconds, RUN } from './measure.js'
 

@@ -64,6 +64,9 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^lib\// },
 ]
 
+/** They show what facts say. */
+const READERS = /^(cli|page|simulate|daemon\/(admin|client|fleet|managed|status|systemd))\//
+
 const TOP_LEVEL =
   `package.json package-lock.json tsconfig.json README.md CHANGELOG.md LICENSE src config test bench docs
     scripts systemd`.split(/\s+/)
@@ -236,6 +239,20 @@ t.test('no file imports itself over others', async t => {
     done.add(path)
   }
   for (const path of src.keys()) visit(path, [])
+})
+
+t.test('the name of a metric is where the metric is declared, and nowhere else', async t => {
+  const declared = new Map<string, string>()
+  for (const [path, { code }] of src) {
+    for (const [, name] of code.matchAll(/['"](sluice_[a-z]\w*_\w+)['"]/g)) {
+      if (READERS.test(path)) t.fail(`src/${path} must read a fact, not look for ${name}`)
+      const other = declared.get(name!)
+      if (other !== undefined) t.fail(`src/${path} and src/${other} have the name ${name}`)
+      declared.set(name!, path)
+    }
+    if (READERS.test(path)) t.notMatch(code, /`sluice_(\w*_)?\$\{/, `src/${path} must not build the name of a metric`)
+  }
+  t.ok(declared.size > 100)
 })
 
 t.test('clocks, timers, chance and exits have their places', async t => {

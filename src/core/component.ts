@@ -14,7 +14,7 @@ import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
 import type { Example, Explain, FindingsOf, MadeLines } from './explain.js'
-import type { Fact, FactSample } from './fact.js'
+import type { Fact, FactSample, Shown } from './fact.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
@@ -215,7 +215,7 @@ export interface ComponentMetrics {
     name: string,
     help: string,
     labels?: Record<string, string>,
-    problem?: Fact['problem'],
+    shown?: Shown,
   ): { value: number; exemplar?: Exemplar }
   /** Registers a gauge that may also report a problem. */
   fact(fact: Fact): void

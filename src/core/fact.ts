@@ -63,15 +63,32 @@ export interface FactSample {
   readonly value: number
 }
 
+/** Numbers of a component that the page shows each second. */
+export interface LiveNumbers {
+  readonly in_flight: number
+  readonly allowed: number
+  readonly retries: number
+  readonly oldest_ms: number
+  readonly buffered_bytes: number
+  readonly dead_letters: number
+  readonly buckets: number
+  readonly file_rules: number
+}
+
 /** A number that a component or the daemon reports: a gauge on /metrics, and where else it is shown. */
 export interface Fact {
   /** The name on /metrics. */
   readonly name: string
   readonly help: string
   /** Labels of a single number. */
-  readonly labels?: Record<string, string>
+  readonly labels?: Record<string, string> | undefined
   /** Called at each scrape. Several samples differ in their labels. */
   readonly read: () => number | Iterable<FactSample>
+  /** The state of the component in a few words, from the sum of the samples; `value` is undefined without samples. */
+  readonly shown?: ((value: number | undefined) => string | undefined | false) | undefined
+  readonly live?: ((value: number) => Partial<LiveNumbers>) | undefined
+  /** The label that names what the bytes in each sample are a backlog of. */
+  readonly backlog?: string | undefined
   /** The problem that a value means, if any. Called for each sample. */
   readonly problem?: ((value: number, seen: Seen) => GradedProblem | false | undefined) | undefined
 }
@@ -80,3 +97,6 @@ export function samplesOf({ labels = {}, read }: Pick<Fact, 'labels' | 'read'>):
   const found = read()
   return typeof found === 'number' ? [{ labels, value: found }] : found
 }
+
+/** Where a number is shown beside /metrics. */
+export type Shown = Pick<Fact, 'shown' | 'live' | 'backlog' | 'problem'>

@@ -473,7 +473,7 @@ t.test('nothing that comes from events or configurations is markup', async t => 
       waiting: [
         { id: id('limit'), events: 3, options: [HOSTILE], buckets: [{ key: HOSTILE, events: 3, since: HOSTILE }] },
       ],
-      series: { sluice_file_unread_bytes: [{ labels: { component_id: id('in'), path: HOSTILE }, value: 10 }] },
+      backlog: [{ component: id('in'), name: HOSTILE, bytes: 10 }],
     },
     answers: {
       find: {
@@ -946,8 +946,8 @@ t.test('what it says of an event, a component and a destination is said once, an
 })
 
 t.test('files that were read to their ends and grow again do not catch up', async t => {
-  const file = (path: string, value: number) => ({ labels: { component_id: 'app_logs', path }, value })
-  const unread = (...files: unknown[]) => ({ series: { sluice_file_unread_bytes: files } })
+  const file = (name: string, bytes: number) => ({ component: 'app_logs', name, bytes })
+  const unread = (...backlog: unknown[]) => ({ backlog })
   const both = (value: number) => unread(file('/var/log/a', value), file('/var/log/b', value))
   const world: World = { components: USUAL, status: both(9_000_000) }
   const one = await shown(t, world, '#/delivery')
@@ -955,7 +955,7 @@ t.test('files that were read to their ends and grow again do not catch up', asyn
   const { page } = one
   const see = (words: string) => sees(page, new RegExp(`${words}[\\s\\S]*${words}`), 'table[aria-label^=Files]')
   await see('measuring')
-  world.status = unread(file('/var/log/a', 0))
+  world.status = unread()
   await sees(page, 'Every file is read to its end.', 'main')
   world.status = both(1_000_000)
   await see('measuring')

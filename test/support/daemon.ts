@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { Series } from '../../src/daemon/status/series.js'
 import { HOST } from './address.js'
 import { parsedLines } from './parsed-lines.js'
-import { samplesIn } from './series.js'
+import { Series, samplesIn } from './series.js'
 import { type Running, sluice } from './sluice.js'
 import { until } from './until.js'
 

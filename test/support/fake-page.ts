@@ -206,10 +206,11 @@ export class FakePage {
       waiting: [],
       components: components.map(({ id, kind, type, inputs = [] }) => {
         const { received, sent, discarded, inFlight } = this.#countedOf(id)
-        return { id, kind, type, inputs, received, sent, discarded, in_flight: inFlight }
+        return { id, kind, type, inputs, state: '', received, sent, discarded, in_flight: inFlight }
       }),
       books: this.second().books,
-      series: { sluice_file_unread_bytes: [] },
+      backlog: [],
+      series: {},
       status_page: {
         memory: 64e6,
         used: 12e6,
@@ -585,13 +586,12 @@ export function failing() {
           }
         : { id, state: 'ready' },
     ),
-    series: {
-      sluice_file_unread_bytes: [
-        {
-          labels: { component_id: 'app_logs', path: '/var/log/app/search.log' },
-          value: 48_200_000 - ((Date.now() / 1000) % 1000) * 21_000,
-        },
-      ],
-    },
+    backlog: [
+      {
+        component: 'app_logs',
+        name: '/var/log/app/search.log',
+        bytes: 48_200_000 - ((Date.now() / 1000) % 1000) * 21_000,
+      },
+    ],
   }
 }

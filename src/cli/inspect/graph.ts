@@ -1,7 +1,7 @@
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { DISCARDED } from '../../core/processor.js'
 import { type DaemonOptions, findSocket } from '../../daemon/admin/daemon-socket.js'
-import { type DaemonView, rateOf, stateWords, statusAt, viewOf } from '../../daemon/admin/daemon-view.js'
+import { type DaemonView, rateOf, statusAt, viewOf } from '../../daemon/admin/daemon-view.js'
 import { loadDaemonConfig } from '../../daemon/managed/local-part.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -162,24 +162,29 @@ async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.
 }
 
 export function liveBetween(before: DaemonView, now: DaemonView): LiveNumbers {
-  const rate = (name: string, component_id: string, more: Record<string, string> = {}) =>
-    rateOf(before, now, `sluice_component_${name}_events_total`, { component_id, ...more })
+  const rate = (id: string, of: Parameters<typeof rateOf>[3]) => rateOf(before, now, id, of)
   return {
     component(id) {
       const component = now.components.find(one => one.id === id)
       if (!component) return undefined
-      const [received, sent, discarded] = [rate('received', id), rate('sent', id), rate('discarded', id)]
-      const inFlight = now.series.sum('sluice_component_in_flight_events', { component_id: id })
+      const [received, sent, discarded] = [
+        rate(id, one => one.received),
+        rate(id, one => one.sent),
+        rate(id, one => one.discarded),
+      ]
+      const { in_flight: inFlight, state } = component
       const parts = [component.kind === 'source' ? '' : `${short(received)}/s in`, `${short(sent)}/s out`]
       if (discarded > 0) parts.push(`${short(discarded)}/s discarded`)
       if (inFlight > 0) parts.push(`${short(inFlight)} in flight`)
       const destination = now.destinations.find(one => one.id === id)
       const held = destination !== undefined && destination.state !== 'ready' && destination.state !== 'stopped'
-      return { numbers: parts.filter(Boolean).join(', '), state: stateWords(now, id), held }
+      return { numbers: parts.filter(Boolean).join(', '), state, held }
     },
     flow(id, output) {
       const isDropped = output === DISCARDED || output === REJECTED
-      const events = isDropped ? rate('discarded', id) : rate('sent', id, output === undefined ? {} : { output })
+      const events = rate(id, one =>
+        isDropped ? one.discarded : output === undefined ? one.sent : one.side_outputs?.[output],
+      )
       return `${short(events)}/s`
     },
   }

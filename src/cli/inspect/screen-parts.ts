@@ -45,18 +45,19 @@ export function requestLines({ destinations }: Pick<Status, 'destinations'>, wid
 }
 
 /** The age of each destination's oldest waiting event. Ages below a second are left out. */
-export function oldestLines(
-  { destinations, series }: Pick<DaemonView, 'destinations' | 'series'>,
-  width: number,
-): string[] {
-  const shown = destinations
-    .map(({ id }) => ({ id, age: series.sum('sluice_delivery_oldest_event_age_seconds', { component_id: id }) }))
+export function oldestLines(view: Pick<DaemonView, 'destinations' | 'wall'>, width: number): string[] {
+  const shown = view.destinations
+    .map(one => ({ id: one.id, age: ageOf(one, view) }))
     .filter(({ age }) => age >= 1)
     .sort((a, b) => b.age - a.age)
     .slice(0, SHOWN_DESTINATIONS)
     .map(({ id, age }) => `${id} ${lasting(age)}`)
   return shown.length === 0 ? [] : ['', ...wrap(`Oldest event to deliver: ${shown.join(', ')}`, width, '  ')]
 }
+
+/** The age of a destination's oldest waiting event in seconds; 0 if no event waits. */
+const ageOf = ({ oldest_event }: DaemonView['destinations'][number], { wall }: Pick<DaemonView, 'wall'>): number =>
+  oldest_event === undefined ? 0 : Math.max(0, wall - Date.parse(oldest_event)) / 1000
 
 const SHOWN_BUCKETS = 3
 
@@ -75,49 +76,36 @@ export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'
 }
 
 /** The files with the most unread bytes, and how full the buffers and spools are. At most `most` rows of each. */
-export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: number, most: number): string[] {
-  const files = series
-    .all('sluice_file_unread_bytes')
-    .filter(({ labels, value }) => value > 0 && labels.file !== undefined)
-    .sort((a, b) => b.value - a.value)
-    .slice(0, most)
-    .map(({ labels, value }) => [`${printable(labels.file!)} (${labels.component_id})`, `${short(value)}B`])
-  const buffers = series
-    .all('sluice_buffer_bytes')
-    .map(({ labels, value }) => {
-      const max = series.sum('sluice_buffer_max_bytes', labels)
-      const events = series.sum('sluice_buffer_events', labels)
-      return { id: labels.component_id!, events, value, max }
+export function backlogLines(view: DaemonView, width: number, most: number): string[] {
+  const files = [...view.backlog]
+    .sort((a, b) => b.bytes - a.bytes)
+    .map(({ component, name, bytes }) => [`${printable(name)} (${component})`, `${short(bytes)}B`])
+  const stored = (kind: 'buffer' | 'spool') => view.destinations.filter(one => (one[kind]?.events ?? 0) > 0)
+  const sizes = ({ used_bytes: used, max_bytes: max }: Sizes) => [
+    `${short(used)}B`,
+    `${short(Math.max(0, max - used))}B`,
+  ]
+  const share = ({ used_bytes: used, max_bytes: max }: Sizes) => used / max
+  const buffers = stored('buffer')
+    .sort((a, b) => share(b.buffer!) - share(a.buffer!))
+    .map(({ id, buffer }) => [id, short(buffer!.events), ...sizes(buffer!)])
+  const spools = stored('spool')
+    .sort((a, b) => b.spool!.used_bytes - a.spool!.used_bytes)
+    .map(one => {
+      const { events, open, closed } = one.spool!
+      return [one.id, ...[events, open, closed].map(short), lasting(ageOf(one, view)), ...sizes(one.spool!)]
     })
-    .filter(({ events }) => events > 0)
-    .sort((a, b) => b.value / b.max - a.value / a.max)
-    .slice(0, most)
-    .map(({ id, events, value, max }) => [id, short(events), `${short(value)}B`, `${short(Math.max(0, max - value))}B`])
-  const spools = series
-    .all('sluice_spool_bytes')
-    .map(({ labels, value }) => {
-      const sum = (name: string, more = {}) => series.sum(name, { ...labels, ...more })
-      const age = lasting(sum('sluice_delivery_oldest_event_age_seconds'))
-      const objects = ['open', 'closed'].map(state => short(sum('sluice_spool_objects', { state })))
-      const room = Math.max(0, sum('sluice_spool_max_bytes') - value)
-      const events = sum('sluice_spool_events')
-      return {
-        value,
-        events,
-        row: [labels.component_id!, short(events), ...objects, age, `${short(value)}B`, `${short(room)}B`],
-      }
-    })
-    .filter(({ events }) => events > 0)
-    .sort((a, b) => b.value - a.value)
-    .slice(0, most)
-    .map(({ row }) => row)
   const spoolHead = ['spools', 'events', 'open objects', 'closed', 'oldest', 'used', 'room left']
+  const shown = (head: string[], rows: string[][]) =>
+    rows.length > 0 ? ['', ...table([head, ...rows.slice(0, most)], width)] : []
   return [
-    ...(files.length > 0 ? ['', ...table([['files furthest behind', 'unread'], ...files], width)] : []),
-    ...(buffers.length > 0 ? ['', ...table([['disk buffers', 'events', 'used', 'room left'], ...buffers], width)] : []),
-    ...(spools.length > 0 ? ['', ...table([spoolHead, ...spools], width)] : []),
+    ...shown(['files furthest behind', 'unread'], files),
+    ...shown(['disk buffers', 'events', 'used', 'room left'], buffers),
+    ...shown(spoolHead, spools),
   ]
 }
+
+type Sizes = NonNullable<DaemonView['destinations'][number]['buffer']>
 
 const SHORTEST_MS = 100
 

@@ -26,10 +26,11 @@ const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
  */
 export async function printStatus(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
-  const { series, ...document } = await statusFrom(daemon)
+  const document = await statusFrom(daemon)
+  const { series: _, ...shown } = document
   const text = options.json
-    ? printableJson(JSON.stringify(document, null, 2))
-    : statusLines(viewOf({ ...document, series }), terminalOf(io), daemon.others).join('\n')
+    ? printableJson(JSON.stringify(shown, null, 2))
+    : statusLines(viewOf(document), terminalOf(io), daemon.others).join('\n')
   io.stdout.write(`${text}\n`)
   return document.problems.length === 0 ? EXIT.done : EXIT.failed
 }
@@ -103,13 +104,11 @@ function grouped(problems: readonly ReportedProblem[]): Group[] {
   return [...groups.values()]
 }
 
-function headline({ series, ready, stopping, wall }: DaemonView): string {
-  const { version = '?', node = '?' } = series.all('sluice_build_info')[0]?.labels ?? {}
-  const upSeconds = Math.max(0, wall / 1000 - series.sum('process_start_time_seconds'))
-  // While the daemon has no free descriptor, it cannot read its memory use.
-  const [memory] = series.all('process_resident_memory_bytes').map(({ value }) => `, ${short(value)}B of memory`)
+function headline(view: DaemonView): string {
+  const { ready, stopping, wall, version_of_sluice: version, node, started_at, memory } = view
+  const upSeconds = Math.max(0, (wall - Date.parse(started_at ?? '')) / 1000) || 0
   const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
-  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory ?? ''}, ${state}`
+  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory === undefined ? '' : `, ${short(memory)}B of memory`}, ${state}`
 }
 
 /** For each destination that has recovered: its last outage. */

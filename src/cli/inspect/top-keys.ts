@@ -23,12 +23,12 @@ const SHOWN_THROTTLES = 3
 /** Makes the throttles of a daemon count by key for `forMs` milliseconds, or until the signal aborts. */
 export async function keysOf(
   socket: string,
-  { series, status_page: page }: DaemonView,
+  { components, status_page: page }: DaemonView,
   forMs: number,
   signal: AbortSignal,
 ): Promise<ThrottleKeys[]> {
-  const ids = [...series.by('component_id', 'sluice_throttle_buckets').keys()].slice(0, SHOWN_THROTTLES)
-  const all = await Promise.all(ids.map(id => keysOfOne(socket, id, forMs, signal, page !== undefined)))
+  const throttles = components.filter(({ type }) => type === 'throttle').slice(0, SHOWN_THROTTLES)
+  const all = await Promise.all(throttles.map(({ id }) => keysOfOne(socket, id, forMs, signal, page !== undefined)))
   return all.filter(keys => keys !== undefined)
 }
 

@@ -70,12 +70,11 @@ export function redrawn(text: string, width: number, height: number, first: bool
 
 /** Formats the changes between two moments. */
 export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
-  const seconds = Math.max(now.at - before.at, 0.001)
-  const rows = now.components.map(({ id }) => {
-    const labels = { component_id: id }
-    const of = (name: string) => short(rateOf(before, now, `sluice_component_${name}_total`, labels))
-    const inFlight = short(now.series.sum('sluice_component_in_flight_events', labels))
-    return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
+  const rows = now.components.map(({ id, in_flight }) => {
+    const of = (name: 'received' | 'received_bytes' | 'sent' | 'discarded') => {
+      return short(rateOf(before, now, id, one => one[name]))
+    }
+    return [id, of('received'), of('received_bytes'), of('sent'), of('discarded'), short(in_flight)]
   })
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
   const managed = managedLine(now)
@@ -88,7 +87,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
     ...bottleneckLines(now, width),
     ...waitLines(now, width),
   ]
-  lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width, now.wall))
+  lines.push('', ...discards(before, now, width), ...keyLines(keys, width, now.wall))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = now.problems
   if (worst) {
@@ -99,17 +98,15 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   return `${lines.join('\n').trimEnd()}\n`
 }
 
-function discards(before: DaemonView, now: DaemonView, seconds: number, width: number): string[] {
-  const name = 'sluice_component_discarded_events_total'
-  const found = now.series
-    .all(name)
-    .map(({ labels, value }) => ({
-      id: labels.component_id,
-      what: printable(`${labels.component_id}: ${labels.reason}`),
-      total: value,
-      rate: (value - before.series.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
-    }))
-    .filter(({ id, total }) => total > 0 && now.components.some(one => one.id === id))
+function discards(before: DaemonView, now: DaemonView, width: number): string[] {
+  const found = now.components
+    .flatMap(({ id, discarded_for = {} }) =>
+      Object.entries(discarded_for).map(([reason, total]) => {
+        const rate = rateOf(before, now, id, one => one.discarded_for?.[reason])
+        return { what: printable(`${id}: ${reason}`), total, rate }
+      }),
+    )
+    .filter(({ total }) => total > 0)
     .sort((a, b) => b.rate - a.rate || b.total - a.total)
   if (found.length === 0) return []
   const rows = found.slice(0, SHOWN_REASONS).map(({ what, rate, total }) => [what, short(rate), short(total)])

@@ -37,6 +37,7 @@ export function registerGauges(
     name: 'sluice_files_watched',
     help: 'Files being followed.',
     read: () => openFiles.size,
+    shown: (count = 0) => counted(count, 'file'),
     problem: (count, { id }) =>
       count + remote.silent + problems.unread === 0 && {
         gravity: 'unread',
@@ -45,11 +46,13 @@ export function registerGauges(
       },
   })
   metrics.gauge('sluice_files_open', 'Open files.', () => open.size)
-  metrics.gauges(
-    'sluice_file_unread_bytes',
-    `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
-    () => unread(openFiles, grown),
-  )
+  metrics.fact({
+    name: 'sluice_file_unread_bytes',
+    help: `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
+    read: () => unread(openFiles, grown),
+    shown: (bytes = 0) => `${short(bytes)}B unread`,
+    backlog: 'file',
+  })
   metrics.fact({
     name: 'sluice_file_deleted_undelivered_bytes',
     help: 'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.',

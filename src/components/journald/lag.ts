@@ -1,6 +1,7 @@
 import type { SourceContext } from '../../core/component.js'
 import { STALL_MS } from '../../engine/flow/stall.js'
 import type { Clock } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
 import type { Taken } from './entries.js'
 import { type JournalEntry, takenAt } from './fields.js'
 
@@ -17,11 +18,12 @@ export class Lag {
 
   constructor(context: SourceContext) {
     this.#context = context
-    context.metrics.gauges(
-      'sluice_journal_lag_seconds',
-      'Age of the last entry when it was read. While more entries wait or journalctl does not run, the current age of that entry.',
-      () => this.#read(),
-    )
+    context.metrics.fact({
+      name: 'sluice_journal_lag_seconds',
+      help: 'Age of the last entry when it was read. While more entries wait or journalctl does not run, the current age of that entry.',
+      read: () => this.#read(),
+      shown: seconds => seconds !== undefined && `${formatDuration(seconds * 1000)} behind`,
+    })
   }
 
   at(entry: JournalEntry): void {

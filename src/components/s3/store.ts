@@ -8,7 +8,7 @@ import { packageVersion } from '../../lib/version.js'
 import { AwsCredentials } from '../../net/aws/credentials.js'
 import { encodeUri, queryText, sign } from '../../net/aws/sign.js'
 import { bodyText, drain } from '../../net/http/client/answers/read-answer.js'
-import { isSuccess, retryAfterMs } from '../../net/http/client/answers/statuses.js'
+import { isSuccess, requestCounter, retryAfterMs } from '../../net/http/client/answers/statuses.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
@@ -229,8 +229,7 @@ export class S3Store implements ObjectStore {
   }
 
   #count(status: string): void {
-    const help = 'Requests by the status of the response, or by the reason why no response came.'
-    this.#context.metrics.counter('sluice_http_requests_total', help, { status }).value++
+    requestCounter(this.#context.metrics, status).value++
   }
 }
 

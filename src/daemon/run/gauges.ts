@@ -7,6 +7,7 @@ import { adviceFor, type Orphan } from '../../engine/run/state/inventory.js'
 import { placeInPlugin } from '../../lib/modules/plugin-place.js'
 import { systemClock } from '../../lib/time.js'
 import { counted, lasting, short } from '../../lib/units.js'
+import { ConnectionReport } from '../../net/limits.js'
 import type { ManagedStatus } from '../fleet/managed-status.js'
 import { tolerateFaults } from '../process/faults.js'
 
@@ -153,3 +154,7 @@ export function managedMetrics(metrics: Metrics, read: () => ManagedReport): voi
 
 /** Outages of fewer seconds are not reported, because the service may just be restarting or being updated. */
 const AWAY_S = 60
+
+/** Counts connections to the server of metrics. */
+export const serverConnections = (metrics: Metrics, log: Logger) =>
+  new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)

@@ -17,7 +17,6 @@ import { DiskReserve } from '../../lib/files/disk/disk-reserve.js'
 import { inheritedSockets } from '../../lib/network/inherited-sockets.js'
 import { after, every, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
-import { ConnectionReport } from '../../net/limits.js'
 import { socketPath } from '../admin/socket.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
@@ -28,7 +27,14 @@ import { Rates } from '../status/rates.js'
 import { isReady } from '../status/ready.js'
 import { DaemonHealth } from '../systemd/service-state.js'
 import { Systemd } from '../systemd/systemd.js'
-import { type Managed, managedMetrics, orphanMetrics, reportUnsaved, tolerateFaultsOfPlugins } from './gauges.js'
+import {
+  type Managed,
+  managedMetrics,
+  orphanMetrics,
+  reportUnsaved,
+  serverConnections,
+  tolerateFaultsOfPlugins,
+} from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
 import { whenReadable } from './wait.js'
@@ -132,7 +138,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const startedAt = systemClock.wall()
   if (managed) managedMetrics(metrics, managed.report)
   const build = () => Supervisor.build(config, around, wentBack)
-  const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
+  const connections = serverConnections(metrics, log)
   const pipeline = await whenReadable(build, { config, metrics, connections, systemd, managed, log })
   if (!pipeline) {
     systemd.ending(0, 'ended')

@@ -5,13 +5,13 @@ import type { ManagedConfig } from '../../engine/config/published/managed-config
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { sleep, systemClock } from '../../lib/time.js'
-import { type ConnectionEvents, ConnectionReport } from '../../net/limits.js'
+import type { ConnectionEvents } from '../../net/limits.js'
 import type { Served } from '../admin/server.js'
 import type { ManagedPipeline } from '../fleet/managed-pipeline.js'
 import { onSignals } from '../process/signals.js'
 import { statusLine } from '../systemd/service-state.js'
 import type { Systemd } from '../systemd/systemd.js'
-import { type Managed, type ManagedReport, managedMetrics } from './gauges.js'
+import { type Managed, type ManagedReport, managedMetrics, serverConnections } from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
 
@@ -131,7 +131,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     }),
   })
   const metrics = new Metrics(log)
-  const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
+  const connections = serverConnections(metrics, log)
   const servers = standIn('pipeline', reason, { metrics, connections, managed: report }, local, log)
   let next: ManagedConfig | undefined
   const reloads: ReloadOrigin = {

@@ -27,6 +27,10 @@ export interface Status {
   readonly at: string
   readonly started_at?: string
   readonly version_of_sluice: string
+  /** The version of Node.js. */
+  readonly node: string
+  /** Memory of the process in bytes. Missing while the daemon cannot read it. */
+  readonly memory?: number | undefined
   readonly host: string
   readonly ready: boolean
   /** True after a signal to end, while the daemon delivers the events that it has already read. */
@@ -51,6 +55,8 @@ export interface Status {
   /** Components in which events wait, and the reason. */
   readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
+  /** Files with unread bytes. */
+  readonly backlog: ComponentCounters['backlog']
   /** The metrics of /metrics, without histograms. */
   readonly series: Awaited<ReturnType<Metrics['samples']>>
 }
@@ -82,6 +88,8 @@ export interface WaitingEvents extends WaitState {
 export interface ComponentStatus extends Named {
   /** The outputs that the component reads, as in the configuration: ids, or `id.output`. Empty for sources. */
   readonly inputs: readonly string[]
+  /** The state in a few words; empty if the component has none. */
+  readonly state: string
   readonly received: number
   readonly received_bytes: number
   /** Events sent, to all outputs together. */
@@ -153,6 +161,8 @@ export function readiness(reports: Reports, hasTexts: boolean) {
   }
 }
 
+const MEMORY = 'process_resident_memory_bytes'
+
 /** A component that is busy for a smaller share of the time is not a bottleneck. */
 const LEAST_SHARE = 0.5
 
@@ -183,6 +193,8 @@ export async function statusOf(
     at: new Date(wall).toISOString(),
     ...(reports.startedAt !== undefined && { started_at: new Date(reports.startedAt).toISOString() }),
     version_of_sluice: packageVersion(),
+    node: process.version,
+    memory: samples[MEMORY]?.[0]?.value,
     host: hostname(),
     ...state,
     ...(stopping && { stopping }),
@@ -199,10 +211,15 @@ export async function statusOf(
       return wait ? [{ id, events, ...wait }] : []
     }),
     components: components.map(one => ({
-      ...componentStatus(one, metrics.components.get(one.id)),
+      ...componentStatus(
+        one,
+        metrics.components.get(one.id),
+        state.destinations.find(({ id }) => id === one.id),
+      ),
       last_error: errors.get(one.id),
       per_second: rates?.get(one.id),
     })),
+    backlog: counters.flatMap(one => one.backlog),
     series: samples,
   }
 }
@@ -224,7 +241,11 @@ function bottleneckOf(all: readonly ComponentCounters[], blocked: ReadonlySet<st
   return busiest
 }
 
-function componentStatus({ id, kind, type, inputs = [] }: Named, counters: ComponentCounters | undefined) {
+function componentStatus(
+  { id, kind, type, inputs = [] }: Named,
+  counters: ComponentCounters | undefined,
+  destination: DestinationState | undefined,
+) {
   const { discards, aside, failures } = counters ?? {}
   const events = (amounts: ReadonlyMap<string, Amount> = new Map()) =>
     Object.fromEntries([...amounts].map(([name, { events }]) => [name, events]))
@@ -235,6 +256,7 @@ function componentStatus({ id, kind, type, inputs = [] }: Named, counters: Compo
     kind,
     type,
     inputs,
+    state: [...(destination ? [destination.state] : []), ...(counters?.shown ?? [])].join(', '),
     received: counters?.received.events ?? 0,
     received_bytes: counters?.received.bytes ?? 0,
     sent: (counters?.passed.events ?? 0) + total(side_outputs),

@@ -15,3 +15,5 @@ export function almostFull(kind: keyof typeof DROPS, maxBytes: number): Fact['pr
     return maxBytes > 0 && bytes >= maxBytes * FULL_SHARE && { gravity: 'blocked', what, todo }
   }
 }
+
+export const buffered: Fact['shown'] = (events = 0) => events > 0 && `${short(events)} buffered`

@@ -1,5 +1,5 @@
 import type { ComponentMetrics, Exemplar, Kind, Observer } from '../../core/component.js'
-import { type Fact, type FactSample, samplesOf } from '../../core/fact.js'
+import { type Fact, type FactSample, type LiveNumbers, type Shown, samplesOf } from '../../core/fact.js'
 import { settledWithin } from '../../lib/time.js'
 
 export interface Amount {
@@ -96,7 +96,7 @@ export interface Counter {
   exemplar?: Exemplar
 }
 
-export interface CounterSeries extends Pick<Fact, 'problem'> {
+export interface CounterSeries extends Shown {
   readonly type: 'counter' | 'gauge'
   readonly help: string
   /** Only for counters that may be removed: labels of the rest counter, to which the removed counts are added. */
@@ -246,7 +246,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.failures.set(kind, (this.failures.get(kind) ?? 0) + 1)
   }
 
-  counter(name: string, help: string, labels: Record<string, string> = {}, problem?: Fact['problem']): Counter {
+  counter(name: string, help: string, labels: Record<string, string> = {}, shown?: Shown): Counter {
     const key = `${name} ${JSON.stringify(labels)}`
     let known = this.#counters.get(key)
     if (!known) {
@@ -255,13 +255,13 @@ export class ComponentCounters implements ComponentMetrics {
       this.#counters.set(key, known)
       this.#add(name, known.series)
     }
-    // The problem of a successor replaces that of its predecessor.
-    if (problem) Object.assign(known.series, { problem })
+    // The functions of a successor replace those of its predecessor.
+    Object.assign(known.series, shown)
     return known.counter
   }
 
-  fact({ name, help, problem, ...fact }: Fact): void {
-    this.#add(name, { type: 'gauge', help, read: () => samplesOf(fact), problem })
+  fact({ name, labels, read, ...fact }: Fact): void {
+    this.#add(name, { ...fact, type: 'gauge', read: () => samplesOf({ labels, read }) })
   }
 
   gauge(name: string, help: string, read: () => number, labels: Record<string, string> = {}): void {
@@ -312,6 +312,32 @@ export class ComponentCounters implements ComponentMetrics {
     const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), exemplars: [], sum: 0 }
     this.histograms.set(name, histogram)
     return histogram
+  }
+
+  get live(): Partial<LiveNumbers> {
+    const all = [...this.series].flatMap(([name, [first]]) => {
+      const value = first?.live && this.sum(name)
+      return value === undefined ? [] : first!.live!(value)
+    })
+    return Object.assign({}, ...all)
+  }
+
+  /** The state of the component in a few words. */
+  get shown(): string[] {
+    return [...this.series.values()].flat().flatMap(({ shown, read }) => {
+      if (!shown) return []
+      const values = Array.from(read(), ({ value }) => value)
+      return shown(values.length > 0 ? values.reduce((sum, one) => sum + one, 0) : undefined) || []
+    })
+  }
+
+  /** What the component is behind with, in bytes. */
+  get backlog(): { readonly component: string; readonly name: string; readonly bytes: number }[] {
+    return [...this.series.values()].flat().flatMap(({ backlog, read }) => {
+      if (!backlog) return []
+      const found = Array.from(read(), ({ labels, value }) => ({ name: labels[backlog] ?? '', bytes: value }))
+      return found.filter(({ bytes }) => bytes > 0).map(one => ({ component: this.id, ...one }))
+    })
   }
 
   takeSeries(count: number): boolean {

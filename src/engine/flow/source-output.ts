@@ -6,6 +6,7 @@ import { EventBatch } from '../../core/event/batch.js'
 import { newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
+import type { Fact } from '../../core/fact.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { type Clock, type Deferred, deferred, systemClock } from '../../lib/time.js'
@@ -352,11 +353,12 @@ export class SourceOutput implements Output {
 export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
   const { name, form, undecodedHelp } = codec.definition
   if (form === 'message') return undefined
-  return metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp, {}, (lines, { id, received }) => {
+  const problem: Fact['problem'] = (lines, { id, received }) => {
     const what = `${id}: ${short(lines)} of its ${counted(received, 'line')} could not be read as ${name}`
     const todo = 'They are kept as text: keys and conditions find only their field .message. Correct the option decode.'
     return lines > 0 && lines * 2 >= received && { gravity: 'undecoded', what, todo }
-  })
+  }
+  return metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp, {}, { problem })
 }
 
 /** The batch's columns. Copies only the flags, since a batch never changes its starts and ends. */

@@ -84,8 +84,12 @@ export class WaitingRoom {
   constructor(stage: WaitingStage) {
     this.#stage = stage
     const { metrics } = stage
-    const waiting = 'Events that the component delays until there is room for them.'
-    metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.events)
+    metrics.fact({
+      name: 'sluice_component_waiting_events',
+      help: 'Events that the component delays until there is room for them.',
+      read: () => this.#waiting.events,
+      shown: (events = 0) => events > 0 && `${counted(events, 'event')} ${events === 1 ? 'waits' : 'wait'}`,
+    })
     metrics.fact({
       name: 'sluice_component_waiting_full_sources',
       help: 'Sources paused because too many of their events are waiting.',

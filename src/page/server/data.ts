@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import type { LiveNumbers } from '../../core/fact.js'
 import { statusNow } from '../../daemon/admin/server.js'
 import { streamTap, type TapQuery } from '../../daemon/admin/tap.js'
 import type { PageSources } from '../../daemon/run/page-wing.js'
@@ -12,7 +13,7 @@ import { onReplyOver } from '../../net/http/server/respond.js'
 import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
-import { Seconds, sumOf } from './second.js'
+import { Seconds } from './second.js'
 import { Budget, type Turn } from './watch/budget.js'
 import type { WantedKeys } from './watch/throttle-watch.js'
 import { PageWatch } from './watch/watch.js'
@@ -116,21 +117,20 @@ export class PageData {
   async throttle(id: string, wanted: WantedKeys, turn: Turn) {
     const view = await this.watch.throttle(id, wanted, turn)
     if (!view) return undefined
-    const rules = view.rules + this.#gauge(id, 'sluice_throttle_limits_file_rules')
-    return { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view, rules }
+    const { buckets = 0, file_rules = 0 } = this.#live(id)
+    return { id, buckets, ...view, rules: view.rules + file_rules }
   }
 
   async letters(id: string, hasTexts: boolean) {
     const letters = await this.watch.letters(id, hasTexts)
     await this.#from.reports.metrics.components.get(id)?.beforeScrape?.()
-    const total = this.#gauge(id, 'sluice_dead_letters')
+    const { dead_letters: total = 0 } = this.#live(id)
     const { about } = this.#from.reports
     return { total, ...letters, command: resendCommand(id, about?.()) }
   }
 
-  #gauge(id: string, name: string): number {
-    const counters = this.#from.reports.metrics.components.get(id)
-    return (counters && sumOf(counters, name)) ?? 0
+  #live(id: string): Partial<LiveNumbers> {
+    return this.#from.reports.metrics.components.get(id)?.live ?? {}
   }
 
   /** The counters of the components that run, in the order of the configuration. */

@@ -31,7 +31,7 @@ ${problemsHtml('Notices', notices)}
 <table class="rows">
 <thead><tr><th scope="col">Component</th><th scope="col">Type</th><th scope="col">Reads</th>${NUMBERS.map(([name]) => `<th scope="col">${name}</th>`).join('')}<th scope="col">State</th></tr></thead>
 <tbody>
-${components.map(one => rowHtml(one, status)).join('\n')}
+${components.map(one => rowHtml(one)).join('\n')}
 </tbody>
 </table>
 <p class="dim">For programs: ${API.map(path => `<a href="api/v1/${path}">api/v1/${path}</a>`).join(', ')}.</p>`,
@@ -113,9 +113,8 @@ const NUMBERS: readonly (readonly [string, (one: ComponentStatus) => string])[] 
   ['Out/s', ({ per_second }) => (per_second ? short(per_second.sent) : '')],
 ]
 
-function rowHtml(one: ComponentStatus, { destinations }: Status): string {
-  const { id, type, inputs, last_error } = one
-  const state = destinations.find(destination => destination.id === id)?.state ?? ''
+function rowHtml(one: ComponentStatus): string {
+  const { id, type, inputs, state, last_error } = one
   const cells = [type, inputs.join(', '), ...NUMBERS.map(([, read]) => read(one))]
   const why = [state, last_error ?? ''].filter(text => text !== '').join(': ')
   return `<tr><th scope="row">${escapedHtml(id)}</th>${[...cells, why].map(cell => `<td>${escapedHtml(cell)}</td>`).join('')}</tr>`

@@ -1,11 +1,15 @@
 import { booksOf } from '../../daemon/status/status.js'
+import { utilizationOf } from '../../engine/flow/busy.js'
 import type { ComponentCounters, Histogram } from '../../engine/flow/counters.js'
+import { ATTEMPT_SECONDS } from '../../engine/flow/delivery/delivery.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import type { Clock } from '../../lib/time.js'
 import { countsNow } from './history.js'
 
 /** The latency covers the attempts in at least this many milliseconds. */
 const WINDOW_MS = 10_000
+
+const NOTHING = { in_flight: 0, allowed: null, retries: 0, oldest_ms: null, buffered_bytes: 0, dead_letters: 0 }
 
 /** The counts of a histogram at two times. `before` is at most 20 seconds old, and `last` is at most 10 seconds old. */
 interface Marks {
@@ -29,7 +33,7 @@ export class Seconds {
   /** `counters`: one for each running component. `totals`: undefined while no pipeline runs. */
   next(counters: readonly ComponentCounters[], totals: Totals | undefined) {
     const components = counters.map((one): [string, Counts] => {
-      const busy = sumOf(one, 'sluice_component_utilization')
+      const busy = utilizationOf(one)
       return [one.id, [...countsNow(one), busy === undefined ? null : Math.round(busy * 1000)]]
     })
     const destinations = counters.filter(({ kind }) => kind === 'destination')
@@ -42,17 +46,9 @@ export class Seconds {
   }
 
   #delivery(counters: ComponentCounters) {
-    const oldest = sumOf(counters, 'sluice_delivery_oldest_event_age_seconds')
-    const attempts = counters.histograms.get('sluice_delivery_attempt_seconds')
-    return {
-      in_flight: sumOf(counters, 'sluice_delivery_requests_in_flight') ?? 0,
-      allowed: sumOf(counters, 'sluice_delivery_max_in_flight') ?? null,
-      retries: sumOf(counters, 'sluice_delivery_retries_total') ?? 0,
-      oldest_ms: oldest === undefined ? null : Math.round(oldest * 1000),
-      buffered_bytes: sumOf(counters, 'sluice_buffer_bytes') ?? sumOf(counters, 'sluice_spool_bytes') ?? 0,
-      dead_letters: sumOf(counters, 'sluice_dead_letters') ?? 0,
-      ...(attempts && this.#latency(attempts)),
-    }
+    const { buckets: _, file_rules, ...live } = counters.live
+    const attempts = counters.histograms.get(ATTEMPT_SECONDS)
+    return { ...NOTHING, ...live, ...(attempts && this.#latency(attempts)) }
   }
 
   /** The latency of attempts in the last 10 to 20 seconds; undefined if there were no attempts. */
@@ -79,12 +75,4 @@ function quantile(buckets: readonly number[], counts: readonly number[], rank: n
     below += counts[i]!
   }
   return buckets.at(-1)!
-}
-
-/** The sum of a metric's series; undefined if no series has a finite value. */
-export function sumOf(counters: ComponentCounters, name: string): number | undefined {
-  let sum: number | undefined
-  for (const series of counters.series.get(name) ?? [])
-    for (const { value } of series.read()) if (Number.isFinite(value)) sum = (sum ?? 0) + value
-  return sum
 }

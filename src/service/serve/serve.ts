@@ -10,6 +10,7 @@ import { EXIT } from '../../daemon/process/dispatch.js'
 import { onHeldSignal } from '../../daemon/process/early-signals.js'
 import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../../daemon/process/log.js'
 import { onSignals } from '../../daemon/process/signals.js'
+import { serverConnections } from '../../daemon/run/gauges.js'
 import { Systemd } from '../../daemon/systemd/systemd.js'
 import { type Config, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
@@ -234,7 +235,7 @@ async function listenForMetrics(
   const full = () => (ingest.isDiskFull ? DISK_FULL : undefined)
   const reports = {
     metrics,
-    connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
+    connections: serverConnections(metrics, log),
     // A node that is not ready gets no requests from a load balancer.
     destinations: () => [
       { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },

@@ -32,7 +32,7 @@ export class Losses {
       'sluice_file_lost_bytes_total',
       'Bytes that were seen in a file, but not read before it was truncated or removed, and that no copy has.',
       {},
-      (bytes, seen) => this.#reported(bytes, seen),
+      { problem: (bytes, seen) => this.#reported(bytes, seen) },
     )
     const byFile = (value: (lost: { bytes: number; at: number }) => number) =>
       Array.from(this.#files, ([file, lost]) => ({ labels: { file }, value: value(lost) }))

@@ -31,7 +31,7 @@ function countInEventTime(
       'sluice_throttle_untimed_events_total',
       'Events that were counted at their arrival time instead of their own time, by reason.',
       { reason },
-      problem,
+      { problem },
     )
   const unreadable = untimed('unreadable')
   metrics.gauge(

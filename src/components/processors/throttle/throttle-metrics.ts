@@ -1,4 +1,5 @@
 import type { ComponentMetrics } from '../../../core/component.js'
+import type { Fact } from '../../../core/fact.js'
 import { clockTime, counted } from '../../../lib/units.js'
 import type { LimitsFile } from './limits-file.js'
 import type { ThrottleConfig } from './options.js'
@@ -12,7 +13,7 @@ export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'f
 export function metricsIn(mode: ThrottleConfig['mode'], metrics: ComponentMetrics): ThrottleMetrics {
   if (mode === 'enforce') return metrics
   return {
-    counter: (name, help, labels, problem) => metrics.counter(name, help, { ...labels, mode }, problem),
+    counter: (name, help, labels, shown) => metrics.counter(name, help, { ...labels, mode }, shown),
     counters: (name, help, rest, read) => {
       const labelled = () => [...read()].map(({ labels, value }) => ({ labels: { ...labels, mode }, value }))
       metrics.counters(name, help, { ...rest, mode }, labelled)
@@ -43,28 +44,35 @@ export function describeLosses(metrics: ComponentMetrics): void {
 
 /** Counts events that pass without a limit. It is a problem while all keys are in use. `isFull`: whether they are. */
 export function countFailOpen(metrics: ThrottleMetrics, isFull: () => boolean): { value: number } {
-  return metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'fail_open' }, (events, { id }) => {
+  const problem: Fact['problem'] = (events, { id }) => {
     const todo =
       'The limit of max_keys is reached, and events of further keys pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.'
     const what = `${id} has passed ${counted(events, 'event')} without a limit since the daemon started`
     return events > 0 && isFull() && { gravity: 'uncounted', what, todo }
-  })
+  }
+  return metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'fail_open' }, { problem })
 }
 
 /** Shows the number of buckets. Returns a function that counts dropped buckets and must be called from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
-  metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
+  metrics.fact({
+    name: 'sluice_throttle_buckets',
+    help: 'Buckets in memory, without the default one.',
+    read: () => decider.buckets,
+    shown: (keys = 0) => counted(keys, 'key'),
+    live: buckets => ({ buckets }),
+  })
   metrics.gauge('sluice_throttle_max_buckets', 'Maximum number of buckets: max_keys.', () => maxKeys)
   const total = metrics.counter(
     'sluice_throttle_dropped_buckets_total',
     'Buckets that were removed because they were idle or their rule was removed.',
   )
   // If the limiter is inherited, the predecessor has already counted the buckets dropped so far.
-  let counted = decider.limiter.dropped
+  let before = decider.limiter.dropped
   return () => {
     const { dropped } = decider.limiter
-    total.value += dropped - counted
-    counted = dropped
+    total.value += dropped - before
+    before = dropped
   }
 }
 
@@ -85,5 +93,10 @@ export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void
   })
   const read = 'When the rules in use were read, in seconds since the epoch.'
   metrics.gauge('sluice_throttle_limits_file_read_timestamp_seconds', read, () => file.readAt / 1000)
-  metrics.gauge('sluice_throttle_limits_file_rules', 'Rules of limits_file in use.', () => file.rules.length)
+  metrics.fact({
+    name: 'sluice_throttle_limits_file_rules',
+    help: 'Rules of limits_file in use.',
+    read: () => file.rules.length,
+    live: file_rules => ({ file_rules }),
+  })
 }

@@ -50,7 +50,7 @@ export interface DeliveryContext {
   readonly random: Random
   readonly deadLetter: DeadLetters
   readonly counters: DeliveryCounters
-  readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
+  readonly metrics: Pick<ComponentMetrics, 'counter' | 'fact' | 'gauge' | 'histogram'>
   /** The pool of requests that destinations share. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
   /** Sets a timer. Default: `after` of lib/time.ts. */
@@ -75,6 +75,7 @@ const MOST_REPEATED_ERRORS = 5
 /** The last failure of this kind, and how many times in a row it occurred. */
 type Fault = { what: string; count: number }
 
+export const ATTEMPT_SECONDS = 'sluice_delivery_attempt_seconds'
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
 export class Delivery extends BatchQueue {
@@ -129,6 +130,7 @@ export class Delivery extends BatchQueue {
     const { clock, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Failed attempts that are retried.'
+    const shown = { live: (retries: number) => ({ retries }) }
     const attempts = {
       log: context.log,
       clock,
@@ -138,7 +140,7 @@ export class Delivery extends BatchQueue {
       forgetsSignals: destination.forgetsSignals,
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: (kind: string) => counters.failed(kind),
-      retried: (reason: string) => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
+      retried: (reason: string) => metrics.counter('sluice_delivery_retries_total', retries, { reason }, shown).value++,
     }
     const { spool } = destination
     const { outage } = context
@@ -151,18 +153,27 @@ export class Delivery extends BatchQueue {
       this.#uploads = new Uploads(spool, uploads, () => this.advance())
       spool.changed = () => this.advance()
     }
-    this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
-    const shown = this.#uploads?.attempts ?? this.#attempts
-    shown.show(metrics)
-    const oldest = 'Age of the oldest unsettled event; 0 if all events are settled.'
-    metrics.gauge(
-      'sluice_delivery_oldest_event_age_seconds',
-      oldest,
-      () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
-    )
-    metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
-    const allowed = 'Requests that may be in flight: max_in_flight, or the current limit if max_in_flight is auto.'
-    metrics.gauge('sluice_delivery_max_in_flight', allowed, () => limit?.allowed ?? mostInFlight(max))
+    this.#latency = metrics.histogram(ATTEMPT_SECONDS, 'Duration of one attempt.', LATENCY_SECONDS)
+    const attempting = this.#uploads?.attempts ?? this.#attempts
+    attempting.show(metrics)
+    metrics.fact({
+      name: 'sluice_delivery_oldest_event_age_seconds',
+      help: 'Age of the oldest unsettled event; 0 if all events are settled.',
+      read: () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
+      live: seconds => ({ oldest_ms: Math.round(seconds * 1000) }),
+    })
+    metrics.fact({
+      name: 'sluice_delivery_requests_in_flight',
+      help: 'Requests that are not settled.',
+      read: () => this.#unsettled.size,
+      live: in_flight => ({ in_flight }),
+    })
+    metrics.fact({
+      name: 'sluice_delivery_max_in_flight',
+      help: 'Requests that may be in flight: max_in_flight, or the current limit if max_in_flight is auto.',
+      read: () => limit?.allowed ?? mostInFlight(max),
+      live: allowed => ({ allowed }),
+    })
   }
 
   get state(): DeliveryState {

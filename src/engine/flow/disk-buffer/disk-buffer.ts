@@ -1,5 +1,5 @@
 import { CHECK_DISK } from '../../../core/fact.js'
-import { almostFull } from '../almost-full.js'
+import { almostFull, buffered } from '../almost-full.js'
 import type { BufferMemory, DiskBufferContext } from './context.js'
 import type { Recovered } from './ledger.js'
 // Loads all codecs, since records may name a codec that the configuration no longer uses.
@@ -93,11 +93,17 @@ export class DiskBuffer extends BatchQueue {
     counters.arrived(events, bytes)
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
-    counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#undelivered())
+    counters.fact({
+      name: 'sluice_buffer_events',
+      help: 'Events in the buffer that are not delivered.',
+      read: () => this.#undelivered(),
+      shown: buffered,
+    })
     counters.fact({
       name: 'sluice_buffer_bytes',
       help: 'Size of the buffer on disk, in bytes.',
       read: () => this.#records.segments.bytes,
+      live: buffered_bytes => ({ buffered_bytes }),
       problem: almostFull('buffer', maxBytes),
     })
     counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)

@@ -4,7 +4,7 @@ import { type Encoding, encodeAlone } from '../../../core/codecs/encode.js'
 import type { Destination, DestinationContext, HandoverState, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { almostFull } from '../almost-full.js'
+import { almostFull, buffered } from '../almost-full.js'
 import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
 import { encodeIds } from './ids.js'
@@ -95,11 +95,17 @@ export class SpooledDestination implements Destination {
     this.#format = format
     this.#store = store
     this.#context = context
-    metrics.gauge('sluice_spool_events', 'Events in the spool.', () => spool.held.events)
+    metrics.fact({
+      name: 'sluice_spool_events',
+      help: 'Events in the spool.',
+      read: () => spool.held.events,
+      shown: buffered,
+    })
     metrics.fact({
       name: 'sluice_spool_bytes',
       help: 'Size of the spool on disk, in bytes.',
       read: () => spool.bytes,
+      live: buffered_bytes => ({ buffered_bytes }),
       problem: almostFull('spool', format.spool.max_bytes),
     })
     metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)

@@ -66,6 +66,7 @@ export function openDeadLetters(id: string, dataDir: string, environment: DeadLe
     name: 'sluice_dead_letters',
     help: 'Events in the dead-letter queue in data_dir now.',
     read: () => series(stock.events),
+    live: dead_letters => ({ dead_letters }),
     problem: (events, { kind, about }) => {
       const [command, oldest] = [resendCommand(id, about), age()]
       const since = oldest ? `, the oldest for ${lasting(oldest)}` : ''

@@ -9,7 +9,7 @@ import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
 import { Answers, joinedHeader } from './answers/answers.js'
 import { bodyJson, drain, shortBody } from './answers/read-answer.js'
-import { isSuccess } from './answers/statuses.js'
+import { isSuccess, requestCounter } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import { type Body, compressionOf, RequestBody } from './request-body.js'
@@ -236,8 +236,7 @@ export class HttpDestination implements Destination {
 
   #count(status: string, requestId?: string): void {
     const { metrics, clock } = this.#context
-    const help = 'Requests by the status of the response, or by the reason why no response came.'
-    const counter = metrics.counter('sluice_http_requests_total', help, { status })
+    const counter = requestCounter(metrics, status)
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
   }

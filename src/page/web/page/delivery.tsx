@@ -9,12 +9,11 @@ import { Event } from './event.js'
 import { stateText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
 import { ProblemList } from './problems.js'
-import type { DeadLetters, Destination, Evidence, Sample, Second, Status } from './types.js'
+import type { DeadLetters, Destination, Evidence, Second, Status } from './types.js'
 
 const filter = stored('delivery.filter', '')
 const EVERY_MS = 5000
 
-type Series = NonNullable<Status['series']>
 type Live = Second['destinations'][string]
 type Numbers = { readonly [Name in keyof Live | 'buffer_max_bytes']?: number }
 
@@ -25,27 +24,17 @@ interface Row extends Destination {
   readonly letters: number
 }
 
-const sampleOf = (series: Series | undefined, name: string, id: string) =>
-  series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
-
 /** Removes null, which stands for numbers that a destination does not have. */
 const withoutNulls = (numbers: Partial<Live>): Numbers =>
   Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null))
 
-function rowsOf(series: Series | undefined): Row[] {
+function rowsOf(): Row[] {
   return (status.value?.destinations ?? []).map(one => {
     const live = withoutNulls(second.value?.destinations[one.id] ?? {})
-    const value = (name: string) => sampleOf(series, name, one.id)
-    const buffered = live.buffered_bytes ?? value('sluice_buffer_bytes')
-    const most = value('sluice_buffer_max_bytes')
-    const numbers: Numbers = {
-      ...one.requests,
-      ...live,
-      ...(buffered !== undefined && { buffered_bytes: buffered }),
-      ...(most !== undefined && { buffer_max_bytes: most }),
-    }
+    const stored = one.buffer ?? one.spool
+    const sizes = stored && { buffered_bytes: stored.used_bytes, buffer_max_bytes: stored.max_bytes }
     const type = status.value!.components.find(({ id }) => id === one.id)?.type ?? ''
-    return { ...one, type, numbers, letters: live.dead_letters ?? value('sluice_dead_letters') ?? 0 }
+    return { ...one, type, numbers: { ...one.requests, ...sizes, ...live }, letters: live.dead_letters ?? 0 }
   })
 }
 
@@ -202,23 +191,19 @@ interface Behind {
 }
 
 /** Files with unread bytes, and how fast these have shrunk since the view was opened, or since they last reached 0. */
-function useBehind(series: Series | undefined, at: string | undefined): Behind[] {
+function useBehind(backlog: Status['backlog'] | undefined, at: string | undefined): Behind[] {
   const seen = useRef(new Map<string, { at: number; unread: number }>())
-  const samples: readonly Sample[] = series?.sluice_file_unread_bytes ?? []
   const before = seen.current
   // Without the files that are read to their ends: a later backlog of these is measured from its own beginning.
-  if (series) seen.current = new Map()
-  return samples
-    .filter(({ value }) => value > 0)
-    .map(({ labels, value }) => {
-      const [source, path] = [labels.component_id ?? '', labels.path ?? labels.file ?? '']
-      const key = `${source} ${path}`
-      const time = Date.parse(at ?? '')
-      const first = before.get(key) ?? { at: time, unread: value }
-      seen.current.set(key, first)
-      const passed = (time - first.at) / 1000
-      return { source, path, unread: value, shrinks: passed < 1 ? undefined : (first.unread - value) / passed }
-    })
+  if (backlog) seen.current = new Map()
+  return (backlog ?? []).map(({ component: source, name: path, bytes: unread }) => {
+    const key = `${source} ${path}`
+    const time = Date.parse(at ?? '')
+    const first = before.get(key) ?? { at: time, unread }
+    seen.current.set(key, first)
+    const passed = (time - first.at) / 1000
+    return { source, path, unread, shrinks: passed < 1 ? undefined : (first.unread - unread) / passed }
+  })
 }
 
 const behindColumns: readonly Column<Behind>[] = [
@@ -246,8 +231,8 @@ const behindColumns: readonly Column<Behind>[] = [
 
 export function DeliveryPanel() {
   const { data } = useData<Status>('status', {}, EVERY_MS)
-  const behind = useBehind(data?.series, data?.at)
-  const rows = rowsOf(data?.series)
+  const behind = useBehind(data?.backlog, data?.at)
+  const rows = rowsOf()
   const found = rows.filter(({ id, type, state, reason = '' }) =>
     matches(`${id} ${type} ${state} ${reason}`, filter.value),
   )

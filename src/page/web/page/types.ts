@@ -13,10 +13,8 @@ export type { KeyEvents, ThrottleKey as Bucket, WhatIf } from '../../server/watc
 
 type Answer<T extends (...args: never) => unknown> = NonNullable<Awaited<ReturnType<T>>>
 
-/** Without series in the stream of changes. */
-export type Status = Omit<StatusDocument, 'series'> & Partial<Pick<StatusDocument, 'series'>>
+export type Status = Omit<StatusDocument, 'series'>
 export type Destination = Status['destinations'][number]
-export type Sample = StatusDocument['series'][string][number]
 export type Throttle = Answer<PageData['throttle']>
 export type DeadLetters = Answer<PageData['letters']>
 export type Evidence = Answer<PageWatch['evidence']>

@@ -3,8 +3,11 @@ import type { LimitsFile } from '../../../../src/components/processors/throttle/
 import {
   countFailOpen,
   describeLosses,
+  showBuckets,
   showLimitsFile,
 } from '../../../../src/components/processors/throttle/throttle-metrics.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { WaitingRoom } from '../../../../src/engine/flow/waiting.js'
 import { problemsIn } from '../../../support/facts.js'
 
 t.test('a limits file that cannot be used is a problem while earlier rules are in use', async t => {
@@ -52,4 +55,15 @@ t.test('what throttles discard besides what is beyond their limits is told with 
       ),
       [{ what: `lim has discarded 5 events since the daemon started: ${reason}`, todo }],
     )
+})
+
+t.test('a throttle shows how many keys it has, and how many events wait for room in their limit', async t => {
+  const counters = new ComponentCounters('lim', 'processor', 'throttle')
+  const decider = { buckets: 2, limiter: { dropped: 0 } }
+  showBuckets(counters, decider, 100)
+  new WaitingRoom({ metrics: counters } as never)
+  t.same(counters.shown, ['2 keys'])
+  const { shown } = counters.series.get('sluice_component_waiting_events')![0]!
+  t.same([0, 1, 12_345].map(shown!), [false, '1 event waits', '12.3k events wait'])
+  t.same(counters.live, { buckets: 2 })
 })

@@ -5,17 +5,10 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
-import { oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
+import { backlogLines, oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { redrawn, screen } from '../../../../src/cli/inspect/top.js'
-import {
-  type DaemonView,
-  rateOf,
-  stateWords,
-  statusAt,
-  table,
-  terminalOf,
-} from '../../../../src/daemon/admin/daemon-view.js'
+import { type DaemonView, rateOf, statusAt, table, terminalOf } from '../../../../src/daemon/admin/daemon-view.js'
 import {
   beginning,
   cutAt,
@@ -34,35 +27,24 @@ import { seriesIn } from '../../../support/series.js'
 const LONG = 'a_component_with_a_name_that_is_much_longer_than_there_is_room_for'
 
 function view(at: number, n: number): DaemonView {
-  const amounts = (id: string, received: number, sent: number, discarded: number) =>
-    [
-      ['received_events_total', received],
-      ['received_bytes_total', received * 100],
-      ['sent_events_total', sent],
-      ['discarded_events_total', discarded, ',reason="throttled"'],
-      ['in_flight_events', received - sent - discarded],
-    ].map(([name, value, more = '']) => `sluice_component_${name}{component_id="${id}"${more}} ${value}`)
-  const lines = [
-    ...amounts('in', 1000 * n, 1000 * n, 0),
-    ...amounts(LONG, 1000 * n, 100 * n, 900 * n),
-    ...amounts('out', 100 * n, 0, 0),
-    'sluice_files_watched{component_id="in"} 1',
-    'sluice_file_unread_bytes{component_id="in"} 123456789',
-    `sluice_throttle_buckets{component_id="${LONG}"} 3`,
-    'sluice_buffer_events{component_id="out"} 100',
-    `sluice_component_utilization{component_id="${LONG}"} 0.02`,
-    'sluice_component_utilization{component_id="out"} 0.967',
-  ]
+  const numbers = (received: number, sent: number, discarded: number) => ({
+    received,
+    received_bytes: received * 100,
+    sent,
+    discarded,
+    ...(discarded > 0 && { discarded_for: { throttled: discarded } }),
+    in_flight: received - sent - discarded,
+  })
   const reason = `401 from POST http://127.0.0.1/: \x1b[2J${'the key has expired; '.repeat(30)}`
   return {
     at,
     wall: 0,
-    series: seriesIn(lines.join('\n')),
     ready: false,
     destinations: [{ id: 'out', state: 'holding', reason }],
     sources: [],
     processors: [],
     waiting: [],
+    backlog: [],
     problems: [
       {
         what: `out is holding: ${reason}`,
@@ -72,9 +54,9 @@ function view(at: number, n: number): DaemonView {
     notices: [],
     bottleneck: { id: 'out', share: 0.967 },
     components: [
-      { id: 'in', kind: 'source', type: 'file' },
-      { id: LONG, kind: 'processor', type: 'throttle' },
-      { id: 'out', kind: 'destination', type: 'http' },
+      { id: 'in', kind: 'source', type: 'file', state: '1 file, 123MB unread', ...numbers(1000 * n, 1000 * n, 0) },
+      { id: LONG, kind: 'processor', type: 'throttle', state: '3 keys', ...numbers(1000 * n, 100 * n, 900 * n) },
+      { id: 'out', kind: 'destination', type: 'http', state: 'holding, 100 buffered', ...numbers(100 * n, 0, 0) },
     ],
   } as unknown as DaemonView
 }
@@ -132,12 +114,11 @@ t.test(
       since: new Date(-60_000).toISOString(),
       failures: 3,
     }))
-    const files = [5, 0, 700, 30, 2000, 1, 60].map(
-      (bytes, n) => `sluice_file_unread_bytes{component_id="in",file="/var/log/${n}.log"} ${bytes}`,
-    )
-    const series = [...files, 'sluice_files_watched{component_id="in"} 7'].join('\n')
+    const backlog = [5, 700, 30, 2000, 1, 60].map((bytes, n) => {
+      return { component: 'in', name: `/var/log/${n}.log`, bytes }
+    })
     const since = new Date(usual.wall - 60_000).toISOString()
-    const seen = { ...usual, destinations: failing as unknown as DaemonView['destinations'], series: seriesIn(series) }
+    const seen = { ...usual, backlog, destinations: failing as unknown as DaemonView['destinations'] }
     const { problems } = problemsOf({ ...seen, sources: [], processors: [], metrics: new Metrics(pino()) })
     const shown = { ...seen, problems, reloading_since: since }
     const lines = statusLines(shown, { width: 80, height: 24, color: false })
@@ -153,7 +134,7 @@ t.test(
     const [, listed] = text.split('files furthest behind')
     t.same(
       listed!.match(/\d\.log \(in\)/g),
-      [4, 2, 6, 3, 0].map(n => `${n}.log (in)`),
+      [3, 1, 5, 2, 0].map(n => `${n}.log (in)`),
       'the first five of those that have more to read',
     )
   },
@@ -166,7 +147,7 @@ t.test('what flows between two moments', async t => {
   t.equal(live.component('gone'), undefined)
   t.same([live.flow(LONG, undefined), live.flow(LONG, 'discarded')], ['100/s', '900/s'])
   t.equal(
-    rateOf(view(2, 3), view(4, 1), 'sluice_component_received_events_total', { component_id: 'in' }),
+    rateOf(view(2, 3), view(4, 1), 'in', one => one.received),
     0,
     'a new start',
   )
@@ -174,13 +155,6 @@ t.test('what flows between two moments', async t => {
 
 t.test('numbers in at most five places', async t => {
   t.same([999, 9_994_000, 9_999_602, 99_960_000, 999_900].map(short), ['999', '9.99M', '10.0M', '100M', '1.00M'])
-})
-
-t.test('how far the journal is behind', async t => {
-  const of = (lag: number) => seriesIn(`sluice_journal_lag_seconds{component_id="j"} ${lag}`)
-  const state = (lag: number, id = 'j') => stateWords({ series: of(lag), destinations: [] }, id)
-  t.same([state(0.02), state(75.4), state(3600)], ['20ms behind', '1m 15s behind', '1h 0m behind'])
-  t.equal(state(1, 'other'), '')
 })
 
 t.test('what a terminal is told', async t => {
@@ -247,12 +221,40 @@ t.test('keys are shown with their buckets, and where discarded events go', async
 })
 
 t.test('the age of the oldest event of each destination, also while nothing fails', async t => {
-  const destinations = ['a', 'b', 'c'].map(id => ({ id, state: 'ready', reason: undefined }))
-  const age = (id: string, seconds: number) =>
-    `sluice_delivery_oldest_event_age_seconds{component_id="${id}"} ${seconds}`
-  const lines = (...ages: string[]) => oldestLines({ series: seriesIn(ages.join('\n')), destinations }, 80)
-  t.same(lines(age('a', 0.9), age('removed', 70)), [])
-  t.same(lines(age('a', 2), age('b', 125.4), age('c', 0)), ['', 'Oldest event to deliver: b 2m 5s, a 2s'])
+  const lines = (ages: Readonly<Record<string, number>>) => {
+    const destinations = Object.entries(ages).map(([id, seconds]) => {
+      return { id, state: 'ready', reason: undefined, oldest_event: new Date(-seconds * 1000).toISOString() }
+    })
+    return oldestLines({ wall: 0, destinations: [...destinations, { id: 'c', state: 'ready', reason: undefined }] }, 80)
+  }
+  t.same(lines({ a: 0.9 }), [])
+  t.same(lines({ a: 2, b: 125.4 }), ['', 'Oldest event to deliver: b 2m 5s, a 2s'])
+})
+
+t.test('buffers and spools that hold events, the fullest first', async t => {
+  const stored = (kind: 'buffer' | 'spool', id: string, used_bytes: number, max_bytes: number, events = 7) => ({
+    id,
+    state: 'ready',
+    reason: undefined,
+    oldest_event: new Date(-65_000).toISOString(),
+    [kind]: { events, used_bytes, max_bytes, open: 2, closed: 1 },
+  })
+  const destinations = [
+    stored('buffer', 'a', 100, 1000),
+    stored('buffer', 'b', 90, 100),
+    stored('buffer', 'none', 90, 100, 0),
+    stored('spool', 's', 3000, 2000),
+  ]
+  const lines = backlogLines({ ...view(0, 1), destinations }, 80, 5).map(line => line.replace(/ +/g, ' '))
+  t.same(lines, [
+    '',
+    'disk buffers events used room left',
+    'b 7 90B 10B',
+    'a 7 100B 900B',
+    '',
+    'spools events open objects closed oldest used room left',
+    's 7 2 1 1m 5s 3.00kB 0B',
+  ])
 })
 
 t.test('a daemon with a page shows exact numbers of the last minute of each key', async t => {
@@ -273,16 +275,6 @@ t.test('a daemon with a page shows exact numbers of the last minute of each key'
   t.match(more, /^limit_apps: keys +passed\/s +discard\/s +passed\/min +discard\/min +window +since$/m)
   t.match(more, /^a +5 +45 +1,234 +5,678,901 +40\/100 +09:12:05$/m)
   t.match(more, /^\(no key\) +0\.5 +0 +40\/100$/m)
-})
-
-t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
-  const state = (...lines: string[]) => stateWords({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
-  const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
-  const waiting = (n: number) => `sluice_component_waiting_events{component_id="lim"} ${n}`
-  t.equal(state(keys), '2 keys')
-  t.equal(state(keys, waiting(0)), '2 keys')
-  t.equal(state(keys, waiting(1)), '2 keys, 1 event waits')
-  t.equal(state(keys, waiting(12_345)), '2 keys, 12.3k events wait')
 })
 
 t.test('keys with line ends of any kind are read', async t => {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { almostFull } from '../../../../src/engine/flow/almost-full.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { undecodedCounter } from '../../../../src/engine/flow/source-output.js'
 import { problemsIn } from '../../../support/facts.js'
 
@@ -25,4 +26,29 @@ t.test('a buffer or spool that is almost full is a problem', async t => {
   ])
   t.match(seen('spool', 99, 100), [{ what: /^up: its spool is 99 % full/, todo: /its sources wait\. Raise spool/ }])
   t.same([...seen('buffer', 79, 100), ...seen('buffer', 5, 0)], [])
+})
+
+t.test('a number is shown in the state, to the page, and as a backlog; a successor replaces what it shows', async t => {
+  const counters = new ComponentCounters('in', 'source', 'x')
+  let samples = [1, 2].map(value => ({ labels: { file: `${value}.log` }, value }))
+  counters.fact({
+    name: 'unread',
+    help: 'Unread bytes.',
+    read: () => samples,
+    shown: (bytes = 0) => bytes > 0 && `${bytes}B unread`,
+    live: in_flight => ({ in_flight }),
+    backlog: 'file',
+  })
+  for (const retries of [10, 20]) counters.counter('of', 'Retries.', {}, { live: () => ({ retries }) }).value++
+  t.same(counters.shown, ['3B unread'])
+  t.same(counters.live, { in_flight: 3, retries: 20 })
+  t.same(counters.backlog, [
+    { component: 'in', name: '1.log', bytes: 1 },
+    { component: 'in', name: '2.log', bytes: 2 },
+  ])
+  samples = []
+  t.same([counters.shown, counters.live, counters.backlog], [[], { retries: 20 }, []])
+  samples = [{ labels: { file: 'a' }, value: 5 }]
+  counters.retire()
+  t.same([counters.shown, counters.live, counters.backlog], [[], { retries: 20 }, []])
 })

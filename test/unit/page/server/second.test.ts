@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { Fact } from '../../../../src/core/fact.js'
 import { ComponentSet } from '../../../../src/engine/flow/counters.js'
 import { Seconds } from '../../../../src/page/server/second.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -12,12 +13,15 @@ t.test('the numbers of a second', async t => {
   up.sent(7, 70)
   up.discarded('status_400', 2, 20)
   up.gauge('sluice_component_utilization', '', () => 0.25)
-  up.gauge('sluice_delivery_requests_in_flight', '', () => 2)
-  up.gauge('sluice_delivery_max_in_flight', '', () => 4)
-  up.gauge('sluice_delivery_oldest_event_age_seconds', '', () => 1.5)
-  up.gauge('sluice_buffer_bytes', '', () => Number.NaN)
-  up.gauges('sluice_dead_letters', '', () => [1, 2].map(value => ({ labels: { reason: `${value}` }, value })))
-  for (const reason of ['a', 'b']) up.counter('sluice_delivery_retries_total', '', { reason }).value = 3
+  const show = (name: string, value: number, live: Fact['live']) => {
+    up.fact({ name, help: '', read: () => value, live })
+  }
+  show('a', 2, in_flight => ({ in_flight }))
+  show('b', 4, allowed => ({ allowed }))
+  show('c', 1.5, seconds => ({ oldest_ms: seconds * 1000 }))
+  show('d', Number.NaN, buffered_bytes => ({ buffered_bytes }))
+  show('e', 3, dead_letters => ({ dead_letters }))
+  show('f', 6, retries => ({ retries }))
   const seconds = new Seconds(time)
   const totals = { received: 12, passed: 7, discarded: { up: { status_400: 2 } }, delivered: { up: 7 }, undelivered: 3 }
   const attempts = up.histogram('sluice_delivery_attempt_seconds', '', [0.1, 1])

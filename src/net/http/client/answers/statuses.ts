@@ -1,3 +1,4 @@
+import type { ComponentMetrics } from '../../../../core/component.js'
 import type { CausedBy, Failure } from '../../../../core/errors.js'
 
 /** Statuses that have one cause. An operator corrects a key, a permission or a proxy's password. */
@@ -49,6 +50,12 @@ export function retryAfterMs(header: string | undefined, wall: number): number |
   const date = ASCTIME_DATE.test(text) ? `${text} GMT` : HTTP_DATE.test(text) ? text : ''
   const ms = Date.parse(date) - wall
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), LONGEST_PAUSE_MS)
+}
+
+/** The counter of requests with this status, or without a response for this reason. */
+export function requestCounter(metrics: Pick<ComponentMetrics, 'counter'>, status: string) {
+  const help = 'Requests by the status of the response, or by the reason why no response came.'
+  return metrics.counter('sluice_http_requests_total', help, { status })
 }
 
 export function isSuccess(status: number): boolean {
