@@ -10,13 +10,14 @@ import { measureRotations, type Rotations } from './rotations.js'
 const USAGE = `Usage: npm run bench:rotations -- [options]
 
   --files LIST   numbers of files (default: 1000,3000,10000)
-  --ways LIST    of one, tens, few: all files in one folder, in folders of ten, or in one folder with 256 descriptors
-                 (default: all)
+  --ways LIST    of one, tens, few, copies: all files in one folder, in folders of ten, in one folder with 256
+                 descriptors, or in one folder, copied and truncated (default: all)
   --write-docs   writes the table into docs/performance.md
 `
 const WAYS: Readonly<Record<string, { title: string; of(files: number): Omit<Rotations, 'files'> }>> = {
   one: { title: 'one folder', of: files => ({ inFolder: files }) },
   tens: { title: 'folders of ten', of: () => ({ inFolder: 10 }) },
+  copies: { title: 'copied and truncated', of: files => ({ inFolder: files, copies: true }) },
   few: { title: '256 descriptors', of: files => ({ inFolder: files, maxOpenFiles: 256 }) },
 }
 const LEGEND =

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { appendFileSync, copyFileSync, mkdirSync, readFileSync, renameSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises'
 import { built } from '../measure.js'
@@ -12,6 +12,8 @@ export interface Rotations {
   /** Files in a folder. */
   readonly inFolder: number
   readonly maxOpenFiles?: number
+  /** Whether files are copied and truncated. Otherwise, they are renamed. */
+  readonly copies?: boolean
 }
 
 /** What one rotation of all files cost, until all their lines were there. */
@@ -33,7 +35,7 @@ const AT_ONCE = 50
 /** Rotates all files two times. Fails unless each line arrives exactly once. */
 export async function measureRotations(
   folder: string,
-  { files, inFolder, maxOpenFiles }: Rotations,
+  { files, inFolder, maxOpenFiles, copies = false }: Rotations,
 ): Promise<{ rotations: Rotated[]; stopSeconds: number }> {
   const logs = join(folder, 'logs')
   const pathOf = (i: number) => join(logs, `${Math.floor(i / inFolder)}`, `app-${i}.log`)
@@ -43,7 +45,7 @@ export async function measureRotations(
   const write = (i: number, round: number) => {
     const line = `${new Date().toISOString()} file ${i} has been rotated ${round} times, and this is its next line`
     written.push(line)
-    writeFileSync(pathOf(i), `${line}\n`)
+    appendFileSync(pathOf(i), `${line}\n`)
   }
   for (let i = 0; i < files; i++) write(i, 0)
   const open = maxOpenFiles === undefined ? '' : `, max_open_files: ${maxOpenFiles}`
@@ -67,7 +69,10 @@ destinations: { out: { type: file, inputs: [logs], path: ${JSON.stringify(out)},
       rotations.push(
         await measure(daemon, health, async () => {
           for (let i = 0; i < files; i++) {
-            for (let n = round; n > 0; n--) renameSync(nameOf(pathOf(i), n - 1), nameOf(pathOf(i), n))
+            for (let n = round; n > 1; n--) renameSync(nameOf(pathOf(i), n - 1), nameOf(pathOf(i), n))
+            if (copies) copyFileSync(pathOf(i), nameOf(pathOf(i), 1))
+            if (copies) truncateSync(pathOf(i))
+            else renameSync(pathOf(i), nameOf(pathOf(i), 1))
             if (i % AT_ONCE === 0) await nextTurn()
           }
           for (let i = 0; i < files; i++) {

@@ -25,6 +25,21 @@ export class Slices {
     this.restart()
   }
 
+  /** Calls `use` for each item. */
+  async each<T>(items: Iterable<T>, use: (item: T) => void): Promise<void> {
+    for (const item of items) {
+      if (this.due) await this.pause()
+      use(item)
+    }
+  }
+
+  /** The items, which may take long to make. */
+  async all<T>(items: Iterable<T>): Promise<T[]> {
+    const all: T[] = []
+    await this.each(items, item => all.push(item))
+    return all
+  }
+
   /** Waits without counting the time as work. */
   async without<T>(wait: () => Promise<T>): Promise<T> {
     this.stop()

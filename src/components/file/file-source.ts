@@ -238,12 +238,12 @@ export class FileSource implements Source {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    for (const tailer of [...this.#openFiles.tailers]) {
+    await new Slices(this.#context.clock).each([...this.#openFiles.tailers], tailer => {
       if (!this.#remote.has(tailer.path)) tailer.lookOnceMore()
       this.#descriptors.close(tailer)
       // An unfinished line may still be in memory, even if its file is no longer open.
       tailer.park()
-    }
+    })
     this.#openFiles.close()
     this.#descriptors.end()
     this.#context.checkpoints.changed()
@@ -332,7 +332,7 @@ export class FileSource implements Source {
     // If a file system falls silent, the sweep ends, and the next one leaves out this file system.
     const unwatched = await this.#remote.unlessSilent(async () => {
       const found = await this.#discovery.walk(slices, this.#watches.areComplete)
-      const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
+      const mayTouchAll = await this.#mayTouchAll(slices, found.links)
       this.#remote.forgetOthers()
       isWhole = !found.isBlocked && mayTouchAll
       // A silent file system must not stop the others. Only the first sweep waits for all.
@@ -373,13 +373,13 @@ export class FileSource implements Source {
   }
 
   /** Whether all file systems respond: those of the files that were found, and those of the files being read. */
-  async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
+  async #mayTouchAll(slices: Slices, links: readonly string[]): Promise<boolean> {
+    const paths = new Set<string>()
+    const add = (path: string) => this.#remote.has(path) && paths.add(path)
+    await slices.each(links, add)
+    await slices.each(this.#openFiles.tailers, ({ path }) => add(path))
     let all = true
-    const ask = async (path: string) => {
-      if (!(await this.#remote.answers(path))) all = false
-    }
-    for (const path of links) if (this.#remote.has(path)) await ask(path)
-    for (const { path } of this.#openFiles.tailers) if (this.#remote.has(path)) await ask(path)
+    for (const path of paths) if (!(await slices.without(() => this.#remote.answers(path)))) all = false
     return all
   }
 

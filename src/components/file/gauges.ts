@@ -80,13 +80,19 @@ function unread(openFiles: OpenFiles, grown: Set<Tailer>): Series[] {
     if (unread > 0 && openFiles.reads(tailer)) byName.set(name, (byName.get(name) ?? 0) + unread)
     else grown.delete(tailer)
   }
-  const behind = [...byName].sort(([, a], [, b]) => b - a)
-  const shown = behind.slice(0, MAX_SERIES)
+  const shown: [string, number][] = []
+  let others = 0
+  for (const one of byName) {
+    others += one[1]
+    if (one[1] <= (shown[MAX_SERIES - 1]?.[1] ?? 0)) continue
+    shown.splice(shown.findLastIndex(([, more]) => more >= one[1]) + 1, 0, one)
+    shown.splice(MAX_SERIES)
+  }
+  for (const [, bytes] of shown) others -= bytes
   for (const name of lineages.keys()) {
     if (shown.length >= MAX_SERIES) break
     if (!byName.has(name)) shown.push([name, 0])
   }
-  if (lineages.size > MAX_SERIES)
-    shown.push(['other', behind.slice(MAX_SERIES).reduce((sum, [, value]) => sum + value, 0)])
+  if (lineages.size > MAX_SERIES) shown.push(['other', others])
   return shown.map(([file, value]) => ({ labels: { file }, value }))
 }

@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import type { SourceContext } from '../../core/component.js'
 import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
 import type { Slices } from '../../lib/slices.js'
-import { fingerprintAt, identityOf, judge, keyOf, same } from './identity.js'
+import { fingerprintAt, identityOf, judge, same } from './identity.js'
 import { openWithinSync } from './opening.js'
 import { list, withKnown } from './rotation/candidates.js'
 import { isStrong } from './rotation/match.js'
@@ -25,7 +25,7 @@ export async function followMoved(saved: Saved, context: SourceContext, slices: 
     const one = entry.gone ? undefined : files.get(entry.path)
     if (!one || entry.head.bytes === 0) continue
     const compare = (fd: number) => likenessOf(fd, one, entry)
-    const likeness = withKnown(one.path, keyOf(one.stat), compare, { keeps: false, open })
+    const likeness = withKnown(one.path, one.key, compare, { keeps: false, open })
     if (likeness === 'copy') copies.set(entry, one)
     else if (likeness && entry.offset > 0) again++
     // All of it is read again, so no rest is lost.
@@ -78,7 +78,7 @@ function likenessOf(fd: number, { stat }: Listed, entry: Entry) {
 }
 
 function setIdentities(saved: Saved, copies: ReadonlyMap<Entry, Listed>): void {
-  const keys = new Map(Array.from(copies, ([entry, { stat }]) => [entryKey(entry), keyOf(stat)]))
+  const keys = new Map(Array.from(copies, ([entry, { key }]) => [entryKey(entry), key]))
   const entries = [...saved.entries()].filter(entry => copies.has(entry) || entry.claimed !== undefined)
   // A new inode may be the old one of another entry.
   for (const entry of entries) saved.remove(entry)

@@ -114,6 +114,7 @@ export class OpenFiles extends Opener {
       else if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
     for (const path of this.names) {
+      if (slices.due) await slices.pause()
       if (files.has(path)) continue
       // The walk may have left out a file system that answers now.
       if (!this.#isWhole && tailing.remote.has(path)) this.#mayBeThere(path)
@@ -127,7 +128,7 @@ export class OpenFiles extends Opener {
     const thorough = now >= this.#thoroughAt
     await this.succeed(slices)
     const held = [...this.#held]
-    const unseen = this.#unseen()
+    const unseen = await this.#unseen(slices)
     if (descriptors.areUsedUp) {
       await this.#locate(unseen, slices)
       descriptors.lookAgain()
@@ -135,9 +136,11 @@ export class OpenFiles extends Opener {
     const closed = await this.#visitAll(unseen, slices)
     await this.search.run(closed, thorough, slices)
     await this.#findOverwritten(slices)
-    for (const tailer of held) if (!this.search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
+    await slices.each(held, tailer => {
+      if (!this.search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
+    })
     // In the first sweep, nothing was read yet. So these files can still wait for files that were rotated unseen.
-    if (this.isFirst) for (const tailer of this.search.delays) this.#takeBack(tailer)
+    if (this.isFirst) await slices.each(this.search.delays, tailer => this.#takeBack(tailer))
     problems.nextSweep()
     if (!thorough || !this.search.isComplete) return
     this.#thoroughAt = now + THOROUGH_MS
@@ -201,9 +204,10 @@ export class OpenFiles extends Opener {
     return this.search.isWaiting || this.options.descriptors.areRefused
   }
 
-  #unseen(): Tailer[] {
+  async #unseen(slices: Slices): Promise<Tailer[]> {
     const unseen: Tailer[] = []
     for (const tailer of this.tailers) {
+      if (slices.due) await slices.pause()
       const { path, found } = tailer
       if (this.#isLeft(path)) continue
       // Even if the file is not read now, the search must know that it may be a copy.
@@ -362,8 +366,8 @@ export class OpenFiles extends Opener {
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       const unexamined = new Set<string>()
       try {
-        for (const { path, stat } of await list(folder, slices, unexamined)) {
-          const tailer = sought.get(keyOf(stat))
+        for (const { path, key } of await list(folder, slices, unexamined)) {
+          const tailer = sought.get(key)
           if (!tailer || dirname(tailer.path) !== folder) continue
           tailer.rename(path)
           sought.delete(tailer.key)

@@ -207,7 +207,7 @@ export abstract class Opener extends Registry {
     if (isGoneKey(tailer.key) || tailer.key.split(':')[1] !== String(stat.ino)) return undefined
     if (judge(fd, stat, { birth, offset, head, tail }) !== 'same') return undefined
     this.options.descriptors.close(tailer)
-    return this.readOn(tailer, { name: basename(path), path, stat }) ? tailer : undefined
+    return this.readOn(tailer, { key: keyOf(stat), name: basename(path), path, stat }) ? tailer : undefined
   }
 
   protected get isFromEnd(): boolean {
@@ -254,7 +254,7 @@ export abstract class Opener extends Registry {
     const tailer = this.#create(entry.path, stat, name, start)
     if (!this.#moveTo(tailer, place)) return undefined
     // Another file may have the inode, or the content was replaced. A copy was compared before.
-    const isIt = !(place instanceof Copy) && keyOf(place.stat) === `${entry.dev}:${entry.ino}`
+    const isIt = !(place instanceof Copy) && place.key === `${entry.dev}:${entry.ino}`
     if (isIt && !this.#isAsSaved(tailer, entry, place)) return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)

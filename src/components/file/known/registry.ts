@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
 import type { Slices } from '../../../lib/slices.js'
-import { ByFolder } from '../by-folder.js'
+import { ByFolder, Names } from '../by-folder.js'
 import { Lineage } from '../lineage.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
@@ -23,11 +23,11 @@ export abstract class Registry {
   readonly #tailers = new Map<string, Tailer>()
   readonly #inFolders = new ByFolder<Tailer>()
   /** The files that have a name now. */
-  readonly #named = new Map<string, Tailer>()
+  readonly #named = new Names<Tailer>(tailer => tailer)
   /** The file that had a name before it was renamed or deleted. The next file with this name follows this file. */
-  readonly #former = new Map<string, Former>()
+  readonly #former = new Names<Tailer, Former>(({ tailer }) => tailer)
   /** Targets of symbolic links, where watches report appends. */
-  readonly #targets = new Map<string, Tailer>()
+  readonly #targets = new Names<Tailer>(tailer => tailer)
 
   /** Wall clock in milliseconds. All files that had this name before this time were seen under it. */
   abstract lookedAtName(path: string): number
@@ -165,9 +165,8 @@ export abstract class Registry {
   /** Gives the names of a file that was truncated to the tailer of its new content. */
   protected replace(former: Tailer, tailer: Tailer): void {
     tailer.setNames(former)
-    for (const names of [this.#named, this.#targets])
-      for (const [name, at] of names) if (at === former) names.set(name, tailer)
-    for (const [name, { tailer: at }] of this.#former) if (at === former) this.setFormer(name, tailer)
+    for (const names of [this.#named, this.#targets]) for (const name of names.of(former)) names.set(name, tailer)
+    for (const name of this.#former.of(former)) this.setFormer(name, tailer)
   }
 
   protected async succeed(slices: Slices): Promise<void> {

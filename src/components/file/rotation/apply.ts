@@ -1,16 +1,7 @@
 import type { SourceContext } from '../../../core/component.js'
 import { orNone, withFile } from '../../../lib/files/disk/disk.js'
 import { formatOf, isWide } from '../compression.js'
-import {
-  COPY_ONLY,
-  FINGERPRINT_BYTES,
-  fingerprint,
-  fingerprintAt,
-  identityOf,
-  keyOf,
-  NO_BYTES,
-  same,
-} from '../identity.js'
+import { COPY_ONLY, FINGERPRINT_BYTES, fingerprint, fingerprintAt, identityOf, NO_BYTES, same } from '../identity.js'
 import { blocks, wheres } from '../known/state.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -126,12 +117,12 @@ export class Apply {
   }
 
   /** Records the end of a plain copy that has no unread bytes, so that the copy is recognized if it grows. */
-  #putEnd({ path, stat, size, first }: Place, file: string): void {
+  #putEnd({ path, key, stat, size, first }: Place, file: string): void {
     const head = fingerprint(first, 0, first.length)
     const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
     // How long the position is kept depends on the modification time.
     const away = Number(stat.mtimeNs) / 1e6
-    const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
+    const position = { offset: size, continues: false, head, tail, claimed: key }
     this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
   }
 

@@ -173,7 +173,6 @@ export class Candidates {
     return {
       ...one,
       first,
-      key: keyOf(stat),
       format,
       isCompressed: format !== undefined,
       size,
@@ -279,7 +278,7 @@ export class Candidates {
   }
 
   /** Forgets the first bytes of a file that cannot be opened now. If this lasts, the file then counts as unreadable. */
-  #examineAgain({ path, name, stat }: Listed): void {
+  #examineAgain({ path, name, stat }: Pick<Listed, 'path' | 'name' | 'stat'>): void {
     this.#folders.get(dirname(path))?.delete(stateOf({ name, stat }))
   }
 
@@ -317,6 +316,7 @@ export class Candidates {
  * paths that the system refused to examine.
  */
 export async function list(folder: string, slices: Slices, unexamined?: Set<string>): Promise<Listed[]> {
+  if (slices.due) await slices.pause()
   return await listedOf(folder, namesIn(folder), slices, unexamined)
 }
 
@@ -338,7 +338,7 @@ export async function listedOf(
       unlessSilent(error, folder)
       if (!isMissing(error)) unexamined?.add(path)
     }
-    if (stat?.isFile()) listed.push({ name, path, stat })
+    if (stat?.isFile()) listed.push({ key: keyOf(stat), name, path, stat })
   }
   return listed
 }
@@ -389,12 +389,12 @@ function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
 }
 
 /** Reads the first bytes of a file; undefined if the file is gone, or another one has its name. */
-async function examine({ name, path, stat }: Listed): Promise<Content | undefined> {
-  const known = { key: keyOf(stat), size: Number(stat.size), changedAt: Number(stat.mtimeNs) / 1e6 }
+async function examine({ key, name, path, stat }: Listed): Promise<Content | undefined> {
+  const known = { key, size: Number(stat.size), changedAt: Number(stat.mtimeNs) / 1e6 }
   let fd: number | undefined
   try {
     fd = openToRead(path)
-    if (keyOf(fstatSync(fd, { bigint: true })) !== known.key) return undefined
+    if (keyOf(fstatSync(fd, { bigint: true })) !== key) return undefined
     const first = firstBytes(fd)
     const format = formatOf(first) ?? formatOfName(name)
     if (!format || first.length === 0) return { ...known, first }

@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, lstatSync, orNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
-import { FINGERPRINT_BYTES, firstBytes, keyOf, leadsTo } from '../identity.js'
+import { FINGERPRINT_BYTES, firstBytes, leadsTo } from '../identity.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey } from '../saved.js'
@@ -44,8 +44,8 @@ export interface WaitingFile {
 
 /** What comparing the files of a folder showed. */
 export interface FolderComparison extends Looked {
-  /** The places that are not being read, and that no known file claims. */
-  readonly unclaimed: readonly Place[]
+  /** The places that are not being read, and that no known file claims, by key. */
+  readonly unclaimed: ReadonlyMap<string, Place>
   /** The file that claims a place, by the key of the place. */
   readonly claimed: ReadonlyMap<string, Subject>
   /** The keys of the unknown files that were compared with all known files. */
@@ -88,9 +88,10 @@ export class Look {
     const found = await this.#list(path, waiting, slices)
     if (!found) return undefined
     const owners = new Owners()
-    for (const { origin, path: at, uid } of files.in(path)) owners.add(uid, origin.path ?? at, at)
-    for (const entry of entries) owners.add(entry.uid, nameOfEntry(entry), entry.path)
-    const byKey = new Map(found.listed.map(one => [keyOf(one.stat), one]))
+    await slices.each(files.in(path), ({ origin, path: at, uid }) => owners.add(uid, origin.path ?? at, at))
+    await slices.each(entries, entry => owners.add(entry.uid, nameOfEntry(entry), entry.path))
+    const byKey = new Map<string, Listed>()
+    await slices.each(found.listed, one => byKey.set(one.key, one))
     return { path, ...found, byKey, waiting, there: new Set(), owners }
   }
 
@@ -124,7 +125,7 @@ export class Look {
     const { names, over } = await splitNames(this.#options.unseen.in(folder.path), others, slices)
     const isIdle = sought.length + missing.length + names.length + folder.waiting.length === 0
     if (isIdle && over.length === 0) return undefined
-    const isWanted = this.#wantedIn(folder, sought, missing)
+    const isWanted = await this.#wantedIn(folder, sought, missing, slices)
     const originals = await this.#originalsIn(folder, names, slices)
     const comparison = isIdle
       ? undefined
@@ -144,12 +145,11 @@ export class Look {
     if (later?.isListed !== isListed) return false
     const stampOf = async (files: readonly Listed[]) => {
       const stamp = new Map<string, string>()
-      for (const one of files) {
-        if (slices.due) await slices.pause()
-        const key = keyOf(one.stat)
-        if (comparison?.unknown.has(key)) stamp.set(one.name, `${key}/${one.stat.size}`)
-        else if (gone.has(key) || isWanted(one)) stamp.set(one.name, key)
-      }
+      await slices.each(files, one => {
+        const { key, name, stat } = one
+        if (comparison?.unknown.has(key)) stamp.set(name, `${key}/${stat.size}`)
+        else if (gone.has(key) || isWanted(one)) stamp.set(name, key)
+      })
       return stamp
     }
     const [before, after] = [await stampOf(listed), await stampOf(later.listed)]
@@ -165,25 +165,24 @@ export class Look {
     const { files, problems, newcomers } = this.#options
     const others: Listed[] = []
     const foreign: { readonly file: string }[] = []
-    for (const one of listed) {
-      if (slices.due) await slices.pause()
-      if (files.isRead(one.path, one.stat) || files.isSaved(one.stat, one.path)) continue
+    await slices.each(listed, one => {
+      if (files.isRead(one.path, one.stat) || files.isSaved(one.stat, one.path)) return
       if (newcomers.has(one.path) || (owners.mayBeCopy(one) && isOwnLink(one, owners))) others.push(one)
       else foreign.push(...owners.describe(one))
-    }
+    })
     problems.foreign(path, foreign)
     return others
   }
 
   /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
-  #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
+  async #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[], slices: Slices) {
     const { newcomers, unseen } = this.#options
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(basename(name)))
-    for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(name)
-    for (const entry of missing) for (const name of [nameOfEntry(entry), entry.path]) add(name)
-    for (const name of unseen.in(path)) add(name.path)
-    return one => {
+    await slices.each(sought, ({ origin, path }) => [origin.path ?? path, path].forEach(add))
+    await slices.each(missing, entry => [nameOfEntry(entry), entry.path].forEach(add))
+    await slices.each(unseen.in(path), name => add(name.path))
+    return (one: Listed) => {
       if (newcomers.has(one.path)) return true
       for (const _ of stemsWithin(one.name, stems)) return owners.mayBeCopy(one)
       return false
@@ -224,32 +223,40 @@ export class Look {
     const { places, unreadable } = await candidates.of(path, others, isWanted, isNew, slices)
     hidden.setUnreadable(path, unreadable)
     const reading = this.readingIn(path)
-    const unread = places.filter(one => !reading.has(compressedIdentity(one)))
+    const byKey = new Map<string, Place>()
+    const unread: Place[] = []
+    const free = new Set<string>()
+    await slices.each(places, one => {
+      byKey.set(one.key, one)
+      if (reading.size > 0 && reading.has(compressedIdentity(one))) return
+      unread.push(one)
+      free.add(one.key)
+    })
     await this.#areWhole(originals, [], slices)
     const subjects = await this.#subjectsIn(folder, missing, slices)
     const claims = await this.#assign(subjects, unread, slices)
     if (!claims) return undefined
     const claimed = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
-    const unclaimed = unread.filter(({ key }) => !claimed.has(key))
-    const wanted = others.filter(isWanted).map(({ stat }) => keyOf(stat))
-    const unknown = new Set([...unclaimed.map(({ key }) => key), ...wanted.filter(key => !claimed.has(key))])
+    const unclaimed = new Map<string, Place>()
+    await slices.each(unread, one => claimed.has(one.key) || unclaimed.set(one.key, one))
     // A file that cannot be read was not compared, and one that was known then may be set aside since.
-    const compared = new Set(others.map(({ stat }) => keyOf(stat)))
-    const unclear = [
-      ...places.filter(one => one.first.length === 0),
-      ...unreadable.filter(one => isOfSystem(one.error)),
-    ]
-    for (const { stat } of unclear) compared.delete(keyOf(stat))
+    const unclear = new Set(unreadable.filter(one => isOfSystem(one.error)).map(({ key }) => key))
+    const compared = new Set<string>()
+    const unknown = new Set(unclaimed.keys())
+    await slices.each(others, one => {
+      const { key } = one
+      if (!unclear.has(key) && byKey.get(key)?.first.length !== 0) compared.add(key)
+      if (!claimed.has(key) && isWanted(one)) unknown.add(key)
+    })
     const gone = new Set<Entry | Tailer | undefined>([...sought, ...missing])
     const known = {
       subjects,
       missing: new Set(subjects.filter(({ tailer, entry }) => gone.has(tailer ?? entry))),
-      free: new Set(unread.map(({ key }) => key)),
+      free,
       claims,
       readers: [...reading.values()],
       isGone: listed.length === 0 && !existsSync(path),
     }
-    const byKey = new Map(places.map(one => [one.key, one]))
     const waiting = await this.#waitingIn(folder, slices)
     return { ...folder, ...known, places: byKey, unreadable, unclaimed, claimed, compared, unknown, waiting }
   }

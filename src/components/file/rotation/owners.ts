@@ -4,6 +4,8 @@ import { uncompressedName } from '../compression.js'
 import { isRotatedName, originalNames } from './names.js'
 
 export interface Listed {
+  /** Device and inode. */
+  readonly key: string
   readonly name: string
   readonly path: string
   readonly stat: BigIntStats

@@ -53,17 +53,16 @@ export interface Looked {
 }
 
 /** Decides what to do with the known files of a folder. */
-export function planOf(looked: Looked): Step[] {
+export function* planOf(looked: Looked): Iterable<Step> {
   const { claims, subjects, missing, free, readers } = looked
-  const steps: Step[] = []
   // The inode of the copy belongs to another file now.
   for (const tailer of readers)
     if (tailer.claimed !== undefined && free.has(tailer.claimed))
-      steps.push({ do: 'claim', file: { tailer }, claimed: undefined })
+      yield { do: 'claim', file: { tailer }, claimed: undefined }
   const claimed = new Map(subjects.map(file => [file, file.claimed]))
-  const setClaim = (file: Subject, key: string | undefined) => {
+  function setClaim(file: Subject, key: string | undefined): Step {
     claimed.set(file, key)
-    steps.push({ do: 'claim', file, claimed: key })
+    return { do: 'claim', file, claimed: key }
   }
   const claimants = new Map<string, Subject[]>()
   for (const file of subjects)
@@ -72,28 +71,27 @@ export function planOf(looked: Looked): Step[] {
   for (const { file, candidate: place, relation } of [...claims].sort(
     (a, b) => a.candidate.changedAt - b.candidate.changedAt,
   )) {
-    steps.push({ do: 'note', file, place })
+    yield { do: 'note', file, place }
     if (!missing.has(file)) continue
     const isRest = relation === 'rest' || (relation === 'whole' && !place.isCompressed)
-    steps.push({ do: isRest ? 'continue' : 'end', file, place })
+    yield { do: isRest ? 'continue' : 'end', file, place }
     claimed.set(file, place.key)
     if (isRest) continue
-    setClaim(file, place.key)
+    yield setClaim(file, place.key)
     // The copy is compressed now, and another file may get its inode.
     if (file.entry && file.claimed !== undefined)
-      for (const one of claimants.get(file.claimed)!) if (one !== file) setClaim(one, place.key)
+      for (const one of claimants.get(file.claimed)!) if (one !== file) yield setClaim(one, place.key)
   }
   const owners = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
   const claiming = new Set(owners.values())
-  for (const file of missing) if (file.tailer || !claiming.has(file)) steps.push(...withoutRest(file, looked))
+  for (const file of missing) if (file.tailer || !claiming.has(file)) yield* withoutRest(file, looked)
   // If the copy of a file is gone, its inode may belong to another file's copy now.
   for (const [file, key] of claimed) {
     if (key === undefined || !free.has(key)) continue
     const owner = owners.get(key)
     if (owner === file || (owner?.entry && wasCopyAhead(owner.entry, file.tailer?.known ?? file.entry!))) continue
-    setClaim(file, undefined)
+    yield setClaim(file, undefined)
   }
-  return steps
 }
 
 /** What follows if no copy has the rest of a missing file. */
@@ -159,13 +157,14 @@ function mayBeCompressed(name: string, from: bigint, { listed, owners }: Looked)
 export async function splitNames(all: readonly Displaced[], unknown: readonly Listed[], slices: Slices) {
   // Compare only the newest changes, because there may be many files and many displaced names.
   const newest = new Map(all.map(({ path }) => [stemOf(basename(path)), Number.NEGATIVE_INFINITY]))
-  for (const one of all.length > 0 ? unknown : []) {
-    if (slices.due) await slices.pause()
-    const changedAt = Number(one.stat.mtimeNs) / 1e6
-    for (const stem of stemsWithin(one.name, newest)) if (changedAt > newest.get(stem)!) newest.set(stem, changedAt)
-  }
-  const mayHave = ({ path, since }: Displaced) => newest.get(stemOf(basename(path)))! >= since
-  return { names: all.filter(mayHave), over: all.filter(one => !mayHave(one)) }
+  await slices.each(all.length > 0 ? unknown : [], ({ name, stat }) => {
+    const changedAt = Number(stat.mtimeNs) / 1e6
+    for (const stem of stemsWithin(name, newest)) if (changedAt > newest.get(stem)!) newest.set(stem, changedAt)
+  })
+  const names: Displaced[] = []
+  const over: Displaced[] = []
+  await slices.each(all, one => (newest.get(stemOf(basename(one.path)))! >= one.since ? names : over).push(one))
+  return { names, over }
 }
 
 /** A file that is read, and may have copies in the folder. */

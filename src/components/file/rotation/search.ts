@@ -158,13 +158,16 @@ export class Search {
       const positions = saved.byFolder()
       for (const folder of folders) {
         const { path, there } = folder
-        const isSought = (tailer: Tailer) => dirname(tailer.path) === path && !tailer.isOpen && !there.has(tailer)
-        const sought = [...closedIn.in(path)].filter(isSought)
-        const missing = [...positions.in(path)].filter(entry => !there.has(entry) && saved.holds(entry))
+        const sought: Tailer[] = []
+        const missing: Entry[] = []
+        await slices.each(closedIn.in(path), one => {
+          if (dirname(one.path) === path && !one.isOpen && !there.has(one)) sought.push(one)
+        })
+        await slices.each(positions.in(path), one => !there.has(one) && saved.holds(one) && missing.push(one))
         const snapshot = await this.#look.at(folder, sought, missing, slices)
         if (!snapshot || (await this.#decide(snapshot, slices))) this.#again.delete(path)
       }
-      this.delays = new Set(this.unseen.delayed())
+      this.delays = new Set(await slices.all(this.unseen.delayed()))
       const used = new Set([...positions.folders, ...paths])
       this.#candidates.keep(used)
       this.hidden.keep(used)
@@ -230,18 +233,18 @@ export class Search {
   async #decide(snapshot: FolderSnapshot, slices: Slices): Promise<boolean> {
     const { comparison, isListed, isIdle, over, unexamined } = snapshot
     const isStill = await this.#look.isStill(snapshot, slices)
-    if (isStill && isListed)
-      for (const one of over) this.#apply.readUnseen(one, { read: [], hidden: [] }, unexaminedOf(one.path, unexamined))
+    const end = (one: Displaced) =>
+      this.#apply.readUnseen(one, { read: [], hidden: [] }, unexaminedOf(one.path, unexamined))
+    if (isStill && isListed) await slices.each(over, end)
     if (!comparison) return isIdle && isStill
     const failed = new Set<Step['file']>()
-    for (const step of planOf(comparison)) {
-      if (slices.due) await slices.pause()
+    await slices.each(await slices.all(planOf(comparison)), step => {
       // A copy that has the rest of a file is read in any case. It was compared, and is opened by its key.
-      if (!isStill && step.do !== 'note' && step.do !== 'continue') continue
+      if (!isStill && step.do !== 'note' && step.do !== 'continue') return
       if (!failed.has(step.file) && !this.#apply.step(step, snapshot)) failed.add(step.file)
-    }
+    })
     if (!isStill) return false
-    const left = new Map(comparison.unclaimed.map(one => [one.key, one]))
+    const left = new Map(comparison.unclaimed)
     if (isListed) await this.#readUnseen(snapshot, comparison, left, slices)
     await this.#takeUp(snapshot, comparison, left, slices)
     return failed.size === 0
@@ -255,7 +258,7 @@ export class Search {
     slices: Slices,
   ): Promise<void> {
     const stems = new Set(names.map(({ path }) => stemOf(basename(path))))
-    const [places, hidden] = [byStem([...left.values()], stems), byStem(unreadable, stems)]
+    const [places, hidden] = [await byStem(left.values(), stems, slices), await byStem(unreadable, stems, slices)]
     for (const { path } of names) {
       if (slices.due) await slices.pause()
       const name = basename(path)
@@ -314,13 +317,14 @@ export class Search {
 }
 
 /** The files whose names may be rotated names of a file whose name begins with a stem, by stem. */
-function byStem<T extends Listed>(files: readonly T[], stems: ReadonlySet<string>): ReadonlyMap<string, readonly T[]> {
+async function byStem<T extends Listed>(files: Iterable<T>, stems: ReadonlySet<string>, slices: Slices) {
   const found = new Map<string, T[]>()
-  for (const one of files)
+  await slices.each(files, one => {
     for (const stem of stemsWithin(one.name, stems)) {
       const list = found.get(stem)
       if (list) list.push(one)
       else found.set(stem, [one])
     }
+  })
   return found
 }

@@ -1,7 +1,7 @@
 import { basename } from 'node:path'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { fstatSync, openToRead, orNone } from '../../../lib/files/disk/disk.js'
-import { CLOCK_MS, FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, firstBytes, keyOf } from '../identity.js'
+import { CLOCK_MS, FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, firstBytes } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { withKnown } from './candidates.js'
@@ -67,7 +67,7 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     // At the time `since`, the file may already have been copied and not yet truncated.
     notBefore: since && since - TWIN_MS,
     claimed,
-    ...(there ? whole(use => withClosed(there.path, keyOf(there.stat), use), known, true) : known),
+    ...(there ? whole(use => withClosed(there.path, there.key, use), known, true) : known),
   }
 }
 

@@ -298,6 +298,7 @@ class SourceCheckpoints implements Checkpoints {
       const slices = new Slices(clock)
       const caught_up = this.caughtUpAt ?? null
       const document = await textOf(this.#snapshot(), slices)
+      if (slices.due) await slices.pause()
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document), caught_up }
       slices.stop()
       const busyMs = Math.min(workMs(), slices.busyMs)
@@ -381,6 +382,7 @@ async function textOf(document: unknown, slices: Slices): Promise<string> {
   if (typeof document !== 'object' || document === null || Array.isArray(document)) return JSON.stringify(document)
   const members: string[] = []
   for (const [name, value] of Object.entries(document)) {
+    if (slices.due) await slices.pause()
     const text = isLazy(value) ? await textOfItems(value, slices) : JSON.stringify(value)
     if (text !== undefined) members.push(`${JSON.stringify(name)}:${text}`)
   }
@@ -389,10 +391,8 @@ async function textOf(document: unknown, slices: Slices): Promise<string> {
 
 async function textOfItems(items: Iterable<unknown>, slices: Slices): Promise<string> {
   const texts: string[] = []
-  for (const item of items) {
-    if (slices.due) await slices.pause()
-    texts.push(JSON.stringify(item))
-  }
+  await slices.each(items, item => texts.push(JSON.stringify(item)))
+  if (slices.due) await slices.pause()
   return `[${texts.join()}]`
 }
 

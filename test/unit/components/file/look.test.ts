@@ -23,7 +23,7 @@ for (const [title, change, isStill] of ROWS)
     const look = new Look({ files: {} } as unknown as ConstructorParameters<typeof Look>[0])
     const snapshot: Partial<FolderSnapshot> = {
       path,
-      listed: [{ ...one, stat }],
+      listed: [{ key: keyOf(stat), ...one, stat }],
       isListed: true,
       waiting: [],
       gone: new Set(),

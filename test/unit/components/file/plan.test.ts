@@ -102,7 +102,7 @@ for (const [title, claims, missing, compared, steps] of ROWS)
   t.test(title, async t => {
     const of = claims.map(([file, candidate, relation]) => ({ file, candidate, relation }))
     const known = { claims: of, subjects: [t1, t2, e1, e2], missing: new Set(missing), free: new Set(compared) }
-    const plan = planOf({ ...NOTHING_THERE, ...known })
+    const plan = [...planOf({ ...NOTHING_THERE, ...known })]
     const shown = plan.map(step => {
       const at = 'place' in step ? ` ${step.place.key}` : step.do === 'claim' ? ` ${step.claimed ?? '-'}` : ''
       return `${step.do} ${nameOf(step.file)}${at}`
@@ -186,7 +186,7 @@ t.test('a missing file whose rest no copy has', async t => {
   ]
   for (const [title, file, looked, expected] of rows) {
     const subject = file as unknown as Subject
-    const steps = planOf({ ...NOTHING_THERE, subjects: [subject], missing: new Set([subject]), ...looked })
+    const steps = [...planOf({ ...NOTHING_THERE, subjects: [subject], missing: new Set([subject]), ...looked })]
     t.same(
       steps.map(step => step.do),
       expected === undefined ? [] : [expected],
@@ -197,7 +197,7 @@ t.test('a missing file whose rest no copy has', async t => {
 
 t.test('the inode of a compressed copy that is read belongs to another file', async t => {
   const readers = [{ claimed: '1:5' }, { claimed: '1:6' }, {}] as unknown as Tailer[]
-  const steps = planOf({ ...NOTHING_THERE, readers, free: new Set(['1:5']) })
+  const steps = [...planOf({ ...NOTHING_THERE, readers, free: new Set(['1:5']) })]
   t.same(
     steps.map(({ file, do: what }) => [what, readers.indexOf(file.tailer!)]),
     [['claim', 0]],

@@ -9,7 +9,7 @@ import {
   watch,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
@@ -30,6 +30,7 @@ import {
   fingerprint,
   fingerprintAt,
   judge,
+  keyOf,
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
@@ -38,6 +39,7 @@ import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
+import type { Listed } from '../../../../src/components/file/rotation/owners.js'
 import { ofTailer } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { type Entry, isCopyAhead, Saved, wasCopyAhead } from '../../../../src/components/file/saved.js'
@@ -494,12 +496,17 @@ t.test('a copy may lack bytes of its original', async t => {
   t.same(tailer.head, fingerprintAt(fd, 0, 4))
 })
 
+function listedAt(path: string): Listed {
+  const stat = statSync(path, { bigint: true })
+  return { key: keyOf(stat), name: basename(path), path, stat }
+}
+
 t.test('a file that was truncated, or cannot be read, is compared by what is known of it', async t => {
   const path = join(testFolder(t, { 'app.log': `${'x'.repeat(1999)}\n` }), 'app.log')
   const fd = openSync(path, 'r')
   const tailer = tailerOf(path, fd)
   tailer.sees(2000)
-  const there = { name: 'app.log', path, stat: statSync(path, { bigint: true }) }
+  const there = listedAt(path)
   const { markIn, size } = ofTailer(tailer, there)
   t.equal(size(), 2000)
   t.match(markIn(2000), { offset: 2000, tail: { bytes: FINGERPRINT_BYTES } })
@@ -515,7 +522,7 @@ t.test('a file that was truncated, or cannot be read, is compared by what is kno
 t.test('a file that is closed while it is compared is compared by its path', async t => {
   const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
   const tailer = tailerOf(path, openSync(path, 'r'))
-  const there = { name: 'app.log', path, stat: statSync(path, { bigint: true }) }
+  const there = listedAt(path)
   const { size, markIn } = ofTailer(tailer, there)
   tailer.close()
   appendFileSync(path, 'two\n')
