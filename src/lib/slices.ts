@@ -26,7 +26,7 @@ export class Slices {
   }
 
   /** Calls `use` for each item. */
-  async each<T>(items: Iterable<T>, use: (item: T) => void): Promise<void> {
+  async each<T>(items: Iterable<T>, use: (item: T) => unknown): Promise<void> {
     for (const item of items) {
       if (this.due) await this.pause()
       use(item)

@@ -48,7 +48,11 @@ t.test('worlds of files behind those that broke a promise once', async t => {
 })
 
 t.test('worlds in which single calls fail that broke a promise once', async t => {
-  for (const seed of [75002400, 75004061, 75005074, 75018734, 75032086, 75033634, 75043647, 83000361])
+  const seeds = [
+    75002400, 75004061, 75005074, 75018734, 75032086, 75033634, 75043647, 83000361, 71000371, 78001439, 78002549,
+    78002600, 78004394, 79009581,
+  ]
+  for (const seed of seeds)
     t.match(
       (await simulate('--files', '--errors', '--seed', String(seed))).stdout,
       new RegExp(`^seed ${seed} .*: ok;`, 'm'),

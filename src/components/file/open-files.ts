@@ -263,15 +263,17 @@ export class OpenFiles extends Opener {
       } else if (stat.isFile() && !this.byKey(keyOf(stat))) {
         this.vacate(path)
         const fromEnd = this.isFromEnd && wasThere(stat, path, this.options.saved)
-        this.search.noteUnopened(path, stat, fromEnd)
-        this.#noteUnexamined(path)
+        const entry = this.search.noteUnopened(path, stat, fromEnd)
+        // Nothing of the file was read, so its copies are unknown, too. A copy may have the times of the file.
+        const isUnread = !fromEnd && entry.head.bytes === 0 && entry.birth !== '0'
+        this.#noteUnexamined(path, isUnread ? Number(entry.birth) / 1e6 : undefined)
       }
     }
     return stat?.isDirectory() === true
   }
 
-  #noteUnexamined(path: string): void {
-    this.#unexamined.set(path, this.lookedAtName(path))
+  #noteUnexamined(path: string, since = Number.POSITIVE_INFINITY): void {
+    this.#unexamined.set(path, Math.min(since, this.lookedAtName(path)))
   }
 
   /** If the path could not be examined before, files that had the name meanwhile are searched. */

@@ -17,10 +17,11 @@ import { beginningOf, type Position, positionOf, restOf, resumeOf, startOf } fro
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import { Copy } from './rotation/copy.js'
 import type { Losses } from './rotation/losses.js'
-import { mayBecome } from './rotation/names.js'
+import { isRotatedName, mayBecome } from './rotation/names.js'
 import type { Compared } from './rotation/newcomers.js'
 import type { Listed } from './rotation/owners.js'
 import type { Search } from './rotation/search.js'
+import { nameOfEntry } from './rotation/subjects.js'
 import { type Entry, isCopyAhead, type Saved } from './saved.js'
 
 export interface OpenerOptions {
@@ -113,7 +114,10 @@ export abstract class Opener extends Registry {
   /** Whether the file has a saved position. If it is shorter, its inode may have been reused. */
   isSaved(stat: BigIntStats, path: string): boolean {
     const entry = this.options.saved.known(stat)
-    return entry !== undefined && mayBecome(entry.path, path) && Number(stat.size) >= entry.offset
+    if (!entry || !mayBecome(entry.path, path) || Number(stat.size) < entry.offset) return false
+    // If nothing was read of the file, only its birth time or its name shows that its inode was not reused.
+    const isKnown = entry.head.bytes > 0 || stat.birthtimeNs > 0n || path === entry.path
+    return isKnown || isRotatedName(basename(path), basename(nameOfEntry(entry)))
   }
 
   isOld({ birthtimeNs, mtimeNs }: BigIntStats): boolean {

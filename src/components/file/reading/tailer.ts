@@ -583,7 +583,7 @@ class OwnTailer extends KnownFile {
 
   /** The checkpoint entry of the file, at its committed position. */
   entry(): Entry {
-    const { path, origin, birth, uid, claimed, size } = this
+    const { path, origin, birth, changedAt, uid, claimed, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
     const isGone = isGoneKey(this.key)
@@ -595,7 +595,8 @@ class OwnTailer extends KnownFile {
       ...(origin.path === path ? {} : { file: origin.path }),
       dev,
       ino,
-      birth: String(birth),
+      // Without a birth time, a time shows which compressed files may be copies of a file that was never read.
+      birth: String(birth || (content.head.bytes === 0 ? changedAt : 0n)),
       ...(uid !== undefined && { uid }),
       offset,
       continues,
@@ -606,8 +607,7 @@ class OwnTailer extends KnownFile {
       ...(marks.length > 0 && { marks }),
       ...(isGone && { gone: true }),
       ...(claimed !== undefined && { claimed }),
-      // Without known first bytes, nothing identifies the file, so its size is useless.
-      ...(isGone || (size > offset && content.head.bytes > 0) ? { size } : {}),
+      ...(isGone || size > offset ? { size } : {}),
     }
   }
 }

@@ -82,11 +82,21 @@ export class Apply {
     else if (this.#options.saved.holds(entry!)) this.#options.saved.replace(entry!, { ...entry!, claimed })
   }
 
-  /** Reads a file that has grown and still exists under another name. */
-  resume(place: Listed, entry: Entry): void {
-    const tailer = this.#options.files.adoptRest(entry, place)
-    if (tailer) this.goOn(tailer, place.path)
-    else this.#options.hidden.addUnopened(entry)
+  /** Reads a file that has grown and still exists under another name. Returns its entry if it cannot be read now. */
+  resume(place: Listed, entry: Entry): Entry | undefined {
+    const { files, hidden, saved } = this.#options
+    const tailer = files.adoptRest(entry, place)
+    if (tailer) {
+      this.goOn(tailer, place.path)
+      return undefined
+    }
+    hidden.addUnopened(entry)
+    if (place.path === entry.path || !saved.holds(entry)) return entry
+    // If it was renamed by a rotation since the last look, other files may have had its name in between.
+    files.displace(nameOfEntry(entry))
+    const renamed = { ...entry, path: place.path, file: nameOfEntry(entry) }
+    saved.replace(entry, renamed)
+    return renamed
   }
 
   goOn(tailer: Tailer, path: string): void {

@@ -95,6 +95,10 @@ export class Candidates {
   /** By folder, and in each folder by the result of `stateOf`. */
   readonly #folders = new Map<string, Map<string, Content>>()
   readonly #answers = new Map<string, MatchAnswer>()
+  /** Questions of this search that were not answered because the system refused to read a file. */
+  readonly #refused = new Set<string>()
+  /** The unreadable files of the folder that was listed last. */
+  #unreadable: Unreadable[] = []
   /** The compressed file that was inflated last. Its inflater stays at the offset that it has reached. */
   #inflated: Inflating | undefined
   /** A question that takes several searches, the file that is inflated for it, and whether this search has asked it. */
@@ -136,22 +140,23 @@ export class Candidates {
     isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
-    const names = new Map(listed.map(one => [one.name, one]))
+    const names = new Map<string, Listed>()
+    await slices.each(listed, one => names.set(one.name, one))
     const before = this.#folders.get(folder)
     const known = new Map<string, Content>()
     this.#folders.set(folder, known)
     const places: Place[] = []
     const unreadable: Unreadable[] = []
-    const compressed = listed.filter(
-      one =>
-        hasName(one) &&
-        one.stat.size >= SMALLEST &&
-        !(isNew(one) && this.isAtRest(one.stat)) &&
-        !this.#isBeingMade(one, names),
-    )
+    this.#unreadable = unreadable
+    const compressed: Listed[] = []
+    const others: Listed[] = []
+    await slices.each(listed, one => {
+      if (!hasName(one)) return isWanted(one) && others.push(one)
+      if (isNew(one) && this.isAtRest(one.stat)) return others.push(one)
+      return one.stat.size >= SMALLEST && !this.#isBeingMade(one, names) && compressed.push(one)
+    })
     if (compressed.length > MAX_COPIES)
       compressed.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1)).length = MAX_COPIES
-    const others = listed.filter(one => (hasName(one) ? isNew(one) && this.isAtRest(one.stat) : isWanted(one)))
     for (const one of [...compressed, ...others]) {
       if (slices.due) await slices.pause()
       const stamp = stateOf(one)
@@ -254,6 +259,10 @@ export class Candidates {
     }
     if (damage && at < offset) {
       this.#options.problems.hidden((candidate as Compressed).path, damage)
+      if (isOfSystem(damage)) {
+        this.#unreadable.push({ ...(candidate as Compressed), error: damage })
+        this.#refused.add(key)
+      }
       this.#answers.set(key, { tail: NO_BYTES, end: at, isDamaged: true })
       return true
     }
@@ -296,6 +305,8 @@ export class Candidates {
     if (this.#open?.isAsked) this.#open.isAsked = false
     else this.close()
     if (this.#answers.size > MAX_ANSWERS) this.#answers.clear()
+    for (const key of this.#refused) this.#answers.delete(key)
+    this.#refused.clear()
   }
 
   close(): void {

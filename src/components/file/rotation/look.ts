@@ -199,11 +199,8 @@ export class Look {
       const { fd } = tailer
       found.set(name, { tailer, first: fd === undefined ? undefined : orNone(() => firstBytes(fd)) })
     }
-    for (const { path } of names) add(path)
-    for (const path of waiting) {
-      if (slices.due) await slices.pause()
-      for (const name of originalsOf(path)) add(name)
-    }
+    await slices.each(names, ({ path }) => add(path))
+    await slices.each(waiting, path => originalsOf(path).forEach(add))
     return found
   }
 
@@ -237,10 +234,10 @@ export class Look {
     const claims = await this.#assign(subjects, unread, slices)
     if (!claims) return undefined
     const claimed = new Map(claims.map(({ candidate, file }) => [candidate.key, file]))
-    const unclaimed = new Map<string, Place>()
-    await slices.each(unread, one => claimed.has(one.key) || unclaimed.set(one.key, one))
     // A file that cannot be read was not compared, and one that was known then may be set aside since.
     const unclear = new Set(unreadable.filter(one => isOfSystem(one.error)).map(({ key }) => key))
+    const unclaimed = new Map<string, Place>()
+    await slices.each(unread, one => claimed.has(one.key) || unclear.has(one.key) || unclaimed.set(one.key, one))
     const compared = new Set<string>()
     const unknown = new Set(unclaimed.keys())
     await slices.each(others, one => {

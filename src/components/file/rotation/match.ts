@@ -245,8 +245,10 @@ function* alikeOf<F extends MatchedFile, C extends Candidate>(
     if (alike) alike.add(one)
     else alikes.set(file, new Set([one]))
   }
-  for (const one of candidates)
+  for (const [n, one] of candidates.entries()) {
+    if ((n + 1) % AT_ONCE === 0) yield undefined
     if (one.first.length > 0 && one.first.length < FINGERPRINT_BYTES) short.add(one.head(FINGERPRINT_BYTES), one)
+  }
   for (const [n, file] of files.entries()) {
     if ((n + 1) % AT_ONCE === 0) yield undefined
     if (file.head.bytes === 0) continue

@@ -106,13 +106,13 @@ export class Search {
     (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
   /** Records a file that cannot be opened now. It is read when it can be opened, even if it was renamed before that. */
-  noteUnopened(path: string, stat: BigIntStats, fromEnd: boolean): void {
+  noteUnopened(path: string, stat: BigIntStats, fromEnd: boolean): Entry {
     const { saved, context } = this.#options
     this.hidden.addUnopened(stat)
     const size = Number(stat.size)
     const known = saved.known(stat)
-    if (known && (known.size ?? 0) >= size) return
-    saved.put({
+    if (known && (known.size ?? 0) >= size) return known
+    const entry = {
       path,
       ...identityOf(stat),
       // Without a birth time, this shows which compressed files are older (see `mayBeCompressed` in plan.ts).
@@ -123,8 +123,10 @@ export class Search {
       tail: NO_BYTES,
       ...known,
       size,
-    })
+    }
+    saved.put(entry)
     context.checkpoints.changed()
+    return entry
   }
 
   /**
@@ -200,12 +202,15 @@ export class Search {
   ): Promise<void> {
     const { files } = this.#options
     const grown: { one: Listed; entry: Entry }[] = []
+    const isThere = (entry: Entry) => {
+      there.add(entry)
+      this.#there.add(entry)
+    }
     for (const entry of entries) {
       if (slices.due) await slices.pause()
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || !files.isSaved(one.stat, one.path)) continue
-      there.add(entry)
-      this.#there.add(entry)
+      isThere(entry)
       // If the file was renamed just before the stop, a program may still write to it. Without a birth time, a file that
       // was written after this one was released may be another one with its inode.
       const isWritten = entry.birth === '0' && Number(one.stat.mtimeNs) / 1e6 > (entry.away ?? 0)
@@ -213,10 +218,10 @@ export class Search {
     }
     // If several files had the same name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
-    for (const { one, entry } of grown) {
-      if (slices.due) await slices.pause()
-      this.#apply.resume(one, entry)
-    }
+    await slices.each(grown, ({ one, entry }) => {
+      const unread = this.#apply.resume(one, entry)
+      if (unread) isThere(unread)
+    })
     for (const tailer of closed) {
       if (slices.due) await slices.pause()
       const one = byKey.get(tailer.key)

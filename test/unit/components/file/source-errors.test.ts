@@ -8,6 +8,7 @@ import fs, {
   rmSync,
   statSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -1168,5 +1169,106 @@ t.test('a file cannot be opened, and two get its name while its folder cannot be
   opened.end()
   await settled(run, 21)
   t.same(run.out.texts().sort(), ['more', ...two, ...three].sort())
+  await run.stop()
+})
+
+t.test('a file that cannot be opened is renamed once more: what had its name in between is read', async t => {
+  refuseWatches(t)
+  const { path, options, checkpoints } = await readBefore(t, one, '*.log')
+  appendFileSync(path, 'more\n')
+  renameSync(path, `${path}.1`)
+  const { ino } = statSync(`${path}.1`)
+  const opened = fail(t, 'EIO', ['openSync'], file => fs.existsSync(String(file)) && statSync(String(file)).ino === ino)
+  const run = await start(options, checkpoints)
+  await run.scanned(4)
+  renameSync(`${path}.1`, `${path}.2`)
+  writeFileSync(`${path}.1`, asText(two))
+  await settled(run, 10)
+  opened.end()
+  await settled(run, 11)
+  t.same(run.out.texts(), [...two, 'more'])
+  await run.stop()
+})
+
+t.test('a file that could never be opened is truncated during a stop: its copy with its times is read', async t => {
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  await laterFiles(dir)
+  const open = () => fail(t, 'EACCES', ['openSync'], file => file === path)
+  const before = open()
+  const first = await start({ include: [path] })
+  await first.scanned(2)
+  await first.stop()
+  before.end()
+  copyFileSync(path, `${path}.1`)
+  const { atime, mtime } = statSync(path)
+  utimesSync(`${path}.1`, atime, mtime)
+  truncateSync(path)
+  const { end } = open()
+  const run = await start({ include: [path] }, first.checkpoints, ahead())
+  await settled(run, 10)
+  end()
+  appendFileSync(path, asText(two))
+  await settled(run, 20)
+  t.same(run.out.texts(), [...one, ...two])
+  await run.stop()
+})
+
+t.test('without birth times, a file that could not be read is compressed during a stop: its copy is read', async t => {
+  hideBirthTimes(t)
+  const dir = testFolder(t, { 'app.log': asText(one) })
+  const path = join(dir, 'app.log')
+  const { ino, atime, mtime } = statSync(path)
+  await laterFiles(dir)
+  const { end } = fail(t, 'EIO', READS, fd => orNone(() => fstat(fd).ino) === ino)
+  const first = await start({ include: [path] })
+  await first.scanned(2)
+  await first.stop()
+  end()
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+  utimesSync(`${path}.1.gz`, atime, mtime)
+  writeFileSync(join(dir, 'next'), asText(two))
+  renameSync(join(dir, 'next'), path)
+  const run = await start({ include: [path] }, first.checkpoints, ahead())
+  await settled(run, 20)
+  t.same(run.out.texts().sort(), [...one, ...two])
+  await run.stop()
+})
+
+t.test('a compressed copy cannot be read for a while when it is compared: no line is torn or lost', async t => {
+  const before = asText(numbered(0, 1000))
+  const dir = testFolder(t, { 'app.log': `${before}begun ` })
+  const path = join(dir, 'app.log')
+  const time = new TestTime()
+  const run = await start({ include: [path] }, undefined, time)
+  await settled(run, 1000)
+  await run.read(path)
+  await laterFiles(dir)
+  const copy = join(dir, 'next')
+  writeFileSync(copy, gzipSync(`${before}begun and ended\n${asText(numbered(1000, 1010))}`))
+  const { ino } = statSync(copy)
+  const { read } = calls
+  let failed = 0
+  // The first bytes can be read.
+  calls.read = (...args) => {
+    if (orNone(() => fstat(args[0]).ino) !== ino || args[4] === 0 || ++failed > 2) return read!(...args)
+    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.read = read!
+    syncBuiltinESMExports()
+  })
+  renameSync(copy, `${path}.1.gz`)
+  writeFileSync(path, 'new\n')
+  await until('it to fail', () => failed > 1)
+  await run.scanned(3)
+  for (let i = 0; i < 3; i++) {
+    time.ms += 2000
+    await run.scanned(2)
+  }
+  await settled(run, 1012)
+  t.same(run.out.texts().sort(), [...numbered(0, 1010), 'begun and ended', 'new'].sort())
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
   await run.stop()
 })
