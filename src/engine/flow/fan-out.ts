@@ -43,12 +43,6 @@ export class Input {
     this.#go()
   }
 
-  /** Undoes `detach` if no new feeders come. The input then ends with its last feeder. */
-  release(): void {
-    this.#isDetached = false
-    if (this.#feeders === 0) this.#stream.end()
-  }
-
   /** Prepares for other feeders, after the former ones have ended. */
   attach(): void {
     this.#isDetached = false

@@ -33,7 +33,6 @@ import { outageBefore, outagesOf } from './measure/outages.js'
 import { movedBy, type Watched } from './measure/progress.js'
 import type { Flow } from './measure/waits.js'
 import { OwnOutputs } from './own-outputs.js'
-import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
 import type { ConfigComparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
@@ -86,8 +85,8 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether the run was already aborted when `#takeLeft` took the events for successors; undefined before that. */
-  #wasCut: boolean | undefined
+  /** Processors and destinations that had not ended when the run was aborted. */
+  readonly #cut = new Set<string>()
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
@@ -100,7 +99,7 @@ export class Engine {
     this.#outputs.connect(config)
     this.#handover = handover
     // Clears the names only if no component keeps running, because running components use the slots of these names.
-    if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
+    if (!handover || handover.destinations.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
     this.#wanted.areIdsUsed = users.some(({ definition, options }) => definition.usesIds?.(options))
@@ -128,8 +127,8 @@ export class Engine {
 
   /** Undoes `build`. Releases everything except the components in `handover`, which the next engine takes over. */
   async undo(): Promise<void> {
-    const { sources, processors, destinations } = this.#handover ?? {}
-    const isShared = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
+    const { sources, destinations } = this.#handover ?? {}
+    const isShared = (id: string) => sources?.has(id) || destinations?.has(id)
     for (const [id, counters] of this.#counters) if (!isShared(id)) counters.retire()
     for (const [id, { buffer }] of this.#destinations) if (!destinations?.has(id)) await buffer?.close()
     const over = AbortSignal.abort()
@@ -191,17 +190,6 @@ export class Engine {
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
     const { id } = config
-    const run = this.#handover?.processors.get(id) ?? (await this.#openProcessor(config))
-    run.input.attach()
-    this.#counters.set(id, run.counters)
-    this.#lasting.set(id, run.processor)
-    this.#stages.add(run)
-    this.links.addProcessor(run)
-    this.watched.push(run.watched)
-  }
-
-  async #openProcessor(config: ComponentConfig): Promise<ProcessorRun> {
-    const { id } = config
     const { EventEditor } = await import('../../core/event/event-editor.js')
     const editor = () => new EventEditor(this.#wanted)
     const context = {
@@ -216,7 +204,9 @@ export class Engine {
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
     const { dataDir } = this.#config
     const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain, isOnce, dataDir }
-    return this.#stages.create(config, processor, around, output => isRead(output, this.#config))
+    const run = await this.#stages.create(config, processor, around, output => isRead(output, this.#config))
+    this.links.addProcessor(run)
+    this.watched.push(run.watched)
   }
 
   #isOnce(source: string): boolean {
@@ -276,13 +266,12 @@ export class Engine {
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
     const undelivered = left.filter(([id]) => !this.#destinations.get(id)!.buffer)
-    this.#handovers.waiting = await this.#takeLeft(undelivered)
+    this.#handovers.waiting = this.#takeLeft(undelivered)
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // Events that were given back will be decided again. A state that already counts them must not be passed on.
-    const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (!this.#keepsRunning(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
+      if (!this.#keepsRunning(id) && this.#successors?.has(id) && (!this.#repeats(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
@@ -293,44 +282,28 @@ export class Engine {
   }
 
   #keepsRunning(id: string): boolean {
-    return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
+    return this.#left.has(id) || this.#leftDestinations.has(id)
   }
 
   /** Whether an aborted run has given back events of a source. */
   #isCut(source: string): boolean {
-    // Events that were taken before the abort, for successors, are not given back.
-    if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
-    return [...this.#lasting.keys()].some(id => !this.#keepsRunning(id) && this.#outputs.reaches(source, id))
+    return [...this.#cut].some(id => this.#outputs.reaches(source, id))
   }
 
-  /**
-   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches must
-   * end, although they were meant to keep running. Otherwise, they would decide twice about the same events.
-   */
-  async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
-    const { signal } = this.#delivering
-    const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
+  /** Takes the events that wait for successors. */
+  #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): WaitingBatches {
     // If a source ends and cannot read its events again, the events must wait for the successor. Nobody would resend
     // them.
     const mayWait = (id: string) => {
       const stays = this.#left.get(id)
       return stays ? !stays.output.repeats : this.#isOnce(id)
     }
-    const fateOf = ({ origin }: EventBatch): Fate => {
+    return this.#stages.takeLeft(({ origin }: EventBatch): Fate => {
       const sources = this.#sourcesOf(origin)
-      if (signal.aborted || sources.length === 0) return 'given_back'
+      if (sources.length === 0 || sources.some(id => this.#isCut(id))) return 'given_back'
       if (sources.every(mayWait)) return 'passed_on'
       return !this.#sources.has(origin.source) && sources.some(id => this.#isOnce(id)) ? 'both' : 'given_back'
-    }
-    for (;;) {
-      const waiting = this.#stages.takeLeft(fateOf, deliveries)
-      const ended = this.#stages.leaveOut(this.#config, isRepeated)
-      if (ended.length === 0) {
-        this.#wasCut = signal.aborted
-        return waiting
-      }
-      await this.#stages.end(ended, signal.aborted)
-    }
+    }, deliveries)
   }
 
   /** The sources of a batch's events; for events that a processor made, all sources that reach it. */
@@ -383,9 +356,9 @@ export class Engine {
 
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
-   * one of their sources ends. The `same` processors keep running if all components before and after them do. All other
-   * components pass their state to successors with the same options. If `emptied` returns true for an ending
-   * destination, its buffer first delivers its events. All other buffers are passed on unchanged.
+   * one of their sources ends. All other components pass their state to successors with the same options. If `emptied`
+   * returns true for an ending destination, its buffer first delivers its events. All other buffers are passed on
+   * unchanged.
    */
   leave(
     { same, succeeded }: Pick<ConfigComparison, 'same' | 'succeeded'>,
@@ -405,7 +378,7 @@ export class Engine {
       run.leave()
     }
     this.#endSources(REPLACED)
-    this.#stages.leave({ same, succeeded }, this.#config, next, this.#left, this.#leftDestinations)
+    this.#stages.leave(succeeded, next, this.#left)
     const isSucceeded = (id: string) => next.destinations.some(to => [to.id, to.renamedFrom].includes(id))
     for (const [id, { buffer, delivery }] of this.#endingDestinations()) {
       if (!emptied(id)) buffer?.restAfter(0)
@@ -456,6 +429,8 @@ export class Engine {
   /** Ends at once. Undelivered events are read again after the next start. */
   abort(): void {
     this.#endSources()
+    for (const { config, stage } of this.#stages.all()) if (!stage.closed) this.#cut.add(config.id)
+    for (const [id, { delivery }] of this.#endingDestinations()) if (!delivery.closed) this.#cut.add(id)
     this.#delivering.abort()
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
@@ -479,7 +454,6 @@ export class Engine {
       wanted: this.#wanted,
       outputs: this.#outputs,
       sources: this.#left,
-      processors: this.#stages.left,
       destinations: this.#leftDestinations,
       handoverStates: this.#handovers,
       outages: outagesOf(this.#destinations.values()),
@@ -497,13 +471,11 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /**
-   * Whether a component or its successor will receive events that the component has already received. Without `id`:
-   * whether this is true of any component.
-   */
-  repeats(id?: string): boolean {
-    const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
-    return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
+  /** Whether a component's successor will receive events that the component has already received. */
+  #repeats(id: string): boolean {
+    return [...this.#sources].some(
+      ([source, { run }]) => this.#outputs.reaches(source, id) && (run.output.repeats || this.#isCut(source)),
+    )
   }
 
   /** The components that would block a reload; undefined if none would. */

@@ -5,10 +5,7 @@ import { FanOut, finish, Input, pump, pumpSide } from '../flow/fan-out.js'
 import type { Stage } from '../flow/stage.js'
 import { type Watched, watched } from './measure/progress.js'
 
-/**
- * A processor with its stage and outputs, from start to end. It is kept while other components are replaced, if the
- * components before and after it are kept too.
- */
+/** A processor with its stage and outputs, from start to end. */
 export class ProcessorRun {
   readonly config: ComponentConfig
   readonly processor: Processor
@@ -20,9 +17,6 @@ export class ProcessorRun {
   readonly watched: Watched
   /** Functions, one for each output, that return the number of events between the processor and the next queue. */
   readonly #between: (() => number)[] = []
-  #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
-  /** Lets `run` return. */
-  #leave: (() => void) | undefined
 
   constructor(
     config: ComponentConfig,
@@ -73,47 +67,9 @@ export class ProcessorRun {
     return this.#between.reduce((all, count) => all + count(), 0)
   }
 
-  async start(signal: AbortSignal): Promise<void> {
-    if (this.#state !== 'new') return
-    await this.stage.start(signal)
-    this.#state = 'started'
-  }
-
-  get canStay(): boolean {
-    return this.#state === 'runs' && !this.input.isEnded
-  }
-
-  /** Runs until all its outputs have ended or until `leave`. After `leave`, the next engine calls `run` to resume. */
+  /** Resolves when all its outputs have ended. */
   async run(): Promise<void> {
-    // Objects that live as long as the processor must not refer to an engine that has ended. The same holds in
-    // SourceRun.feed.
-    const left = new Promise<void>(resolve => {
-      this.#leave = resolve
-    })
-    if (this.#state === 'ended') this.#leave?.()
-    else if (this.#state !== 'runs') this.#begin()
-    await left
-  }
-
-  #begin(): void {
-    this.#state = 'runs'
     const sides = [...this.stage.outputs.values()].filter(({ isRead }) => isRead)
-    void Promise.all([this.stage, ...sides].map(finish)).then(() => {
-      this.#state = 'ended'
-      this.#leave?.()
-    })
-  }
-
-  /** Prepares for the replacement of the components before it. */
-  leave(): void {
-    this.input.detach()
-    this.#leave?.()
-  }
-
-  /** Ends a processor that was kept for the next engine. Resolves when the processor has passed on its events. */
-  async end(): Promise<void> {
-    const over = this.run()
-    this.input.release()
-    await over
+    await Promise.all([this.stage, ...sides].map(finish))
   }
 }

@@ -10,7 +10,6 @@ import type { DestinationRun } from './destination-run.js'
 import type { HandoverStates } from './handover-states.js'
 import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
-import type { ProcessorRun } from './processor-run.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
 
@@ -78,8 +77,7 @@ export interface EngineHandover {
   readonly outputs: OwnOutputs
   /** Sources that keep running, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
-  /** Processors and destinations that keep running, by id. */
-  readonly processors: ReadonlyMap<string, ProcessorRun>
+  /** Destinations that keep running, by id. */
   readonly destinations: ReadonlyMap<string, DestinationRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages

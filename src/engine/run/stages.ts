@@ -8,7 +8,6 @@ import type { WaitedEvents, WaitingBatches } from '../flow/waiting.js'
 import { type DeadLetterEnvironment, openDeadLetters } from './dead-letter/queue.js'
 import { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
-import type { ConfigComparison } from './same-components.js'
 import type { SourceRun } from './source-run.js'
 
 export interface ProcessorEnvironment
@@ -32,13 +31,9 @@ export type Fate = 'passed_on' | 'given_back' | 'both'
 
 export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
-  /** Processors that keep running after the engine has ended. */
-  readonly left = new Map<string, ProcessorRun>()
   readonly #givenBack = new Set<EventBatch>()
   /** Processors that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
-  /** Prepares a processor's end during a replacement. */
-  #endStage: (run: ProcessorRun) => void = () => {}
 
   async create(
     config: ComponentConfig,
@@ -54,33 +49,27 @@ export class Stages {
     metrics.holds = () => stage.holds()
     metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
-    return new ProcessorRun(config, processor, stage, metrics, isRead)
-  }
-
-  add(run: ProcessorRun): void {
-    this.#runs.set(run.config.id, run)
+    const run = new ProcessorRun(config, processor, stage, metrics, isRead)
+    this.#runs.set(id, run)
+    return run
   }
 
   all(): ProcessorRun[] {
     return [...this.#runs.values()]
   }
 
-  #ending(): ProcessorRun[] {
-    return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
-  }
-
   /** Starts the processors one after the other. Does not throw; calls `failed` for each one that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
-    for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
+    for (const [id, run] of this.#runs) await run.stage.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until every processor has ended or has left this engine, to keep running in the next one. */
+  /** Runs until every processor has ended. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
 
   async stop(deadline: AbortSignal): Promise<void> {
-    for (const { stage } of this.#ending()) await stage.stop(deadline)
+    for (const { stage } of this.#runs.values()) await stage.stop(deadline)
   }
 
   /**
@@ -91,65 +80,21 @@ export class Stages {
     return this.#runs.get(id)?.config.plan?.keeps === true
   }
 
-  /**
-   * Prepares for a replacement. A processor in `same` keeps running if its readers stay the same, and if all components
-   * before and after it keep running. Other processors end. `sources` and `destinations` are those that keep running.
-   */
-  leave(
-    { same, succeeded }: Pick<ConfigComparison, 'same' | 'succeeded'>,
-    before: EngineConfig,
-    next: EngineConfig,
-    sources: ReadonlyMap<string, SourceRun>,
-    destinations: ReadonlyMap<string, unknown>,
-  ): void {
-    const known = new Map(next.processors.map(config => [config.id, config]))
-    for (const [id, run] of this.#runs) {
-      const isSame = same.has(id) && run.config.inputs.join() === known.get(id)!.inputs.join()
-      if (isSame && run.canStay && links(id, before).join() === links(id, next).join()) this.left.set(id, run)
-    }
-    this.leaveOut(before, id => !sources.has(id) && !destinations.has(id) && !this.left.has(id))
-    for (const run of this.left.values()) run.leave()
+  /** Prepares for a replacement. `sources` are those that keep running. */
+  leave(succeeded: ReadonlySet<string>, next: EngineConfig, sources: ReadonlyMap<string, SourceRun>): void {
     this.#same = succeeded
-    this.#endStage = ({ config: { id, type }, stage }) => {
+    for (const [id, { config, stage }] of this.#runs) {
       // If a processor keeps events but has no successor for them, it ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
       // A successor of the same type takes waiting events, even if its options differ.
-      const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
+      const hasSuccessor = next.processors.some(to => to.type === config.type && [to.id, to.renamedFrom].includes(id))
       stage.endWaiting(source => hasSuccessor && sources.has(source))
     }
-    for (const run of this.#ending()) this.#endStage(run)
-  }
-
-  /**
-   * Removes a processor from `left` if it is linked to a component for which `isMeant` returns true, or to a removed
-   * processor. Returns the removed processors.
-   */
-  leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
-    const out: ProcessorRun[] = []
-    for (let size = -1; size !== this.left.size; ) {
-      size = this.left.size
-      for (const [id, run] of this.left) {
-        const linked = [...run.config.inputs, ...links(id, config)].map(componentOf)
-        if (!linked.some(other => isMeant(other) || (this.#runs.has(other) && !this.left.has(other)))) continue
-        this.left.delete(id)
-        out.push(run)
-      }
-    }
-    return out
-  }
-
-  /** Ends the removed processors. Resolves when they have passed on their events. */
-  async end(out: readonly ProcessorRun[], isAborted: boolean): Promise<void> {
-    for (const run of out) {
-      this.#endStage(run)
-      if (isAborted) run.stage.destroy()
-    }
-    await Promise.all(out.map(run => run.end()))
   }
 
   /** The stuck processors, if no other processor works on a batch. */
   hanging(): readonly string[] {
-    const working = this.#ending().filter(({ stage }) => stage.slow.heldMs !== undefined)
+    const working = this.all().filter(({ stage }) => stage.slow.heldMs !== undefined)
     return working.every(({ stage }) => stage.slow.heldMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
@@ -208,16 +153,6 @@ export class Stages {
   }
 
   destroy(): void {
-    for (const { stage } of this.#ending()) stage.destroy()
+    for (const { stage } of this.#runs.values()) stage.destroy()
   }
-}
-
-const componentOf = (output: string) => output.split('.')[0]!
-
-/** Lists `READER.OUTPUT` for each output of a component and each reader of that output. */
-function links(id: string, { processors, destinations }: EngineConfig): string[] {
-  const readers = [...processors, ...destinations]
-  return readers
-    .flatMap(reader => reader.inputs.filter(input => componentOf(input) === id).map(input => `${reader.id}.${input}`))
-    .sort()
 }

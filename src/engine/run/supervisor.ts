@@ -54,9 +54,8 @@ export interface ReplaceOptions {
  * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
  * - Two engines never run at the same time. The old engine delivers the events that it has. Sources that are equal in
  *   both configurations pause during the replacement, and keep their connections, open files and unfinished lines.
- *   Equal destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors
- *   keep running if all components before and after them do, and if no event that they have seen was given back.
- * - Other processors and destinations pass their state to successors with equal options. For example, the throttle
+ *   Equal destinations keep their requests, buffers and outages, unless one of their sources ends.
+ * - Processors and other destinations pass their state to successors with equal options. For example, the throttle
  *   passes its buckets, and http its connections. If events were given back after a component saw them, its state would
  *   count them twice. In this case, a component passes on its state only if its plan `keeps`. Events that wait for a
  *   decision go to the successor with their batch.
@@ -283,10 +282,6 @@ export class Supervisor {
     for (const run of handover.sources.values()) {
       run.end()
       run.output.close()
-    }
-    for (const { stage } of handover.processors.values()) {
-      stage.destroy()
-      await stage.stop(AbortSignal.abort())
     }
     for (const run of handover.destinations.values()) await run.end()
     handover.checkpoints.close()
