@@ -6,7 +6,7 @@ import { CONTENT_TYPES, type Metrics } from '../../engine/run/measure/metrics.js
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
 import { type AdminLimits, boundedServer, takesGzip, USUAL } from '../../net/http/server/bounded-server.js'
 import { sendReply } from '../../net/http/server/respond.js'
-import { answerBy, type Route, type Routes } from '../../net/http/server/router.js'
+import { answerBy, type HttpRoute, type HttpRoutes } from '../../net/http/server/router.js'
 import type { ConnectionEvents } from '../../net/limits.js'
 import { type Reports, readiness, type Status, statusOf } from '../status/status.js'
 import { answerBucket, answerKeys, waitState } from './keys.js'
@@ -64,8 +64,8 @@ export async function statusNow(reports: Served, { taps }: Tappable, hasTexts = 
   return await statusOf(reports, reports.metrics, hasTexts, component => waitState(component, taps))
 }
 
-function routesOf(reports: Served, tappable?: Tappable): Routes<Route> {
-  const alive: Route = { answer: () => ({ status: 'alive' }) }
+function routesOf(reports: Served, tappable?: Tappable): HttpRoutes<HttpRoute> {
+  const alive: HttpRoute = { answer: () => ({ status: 'alive' }) }
   return {
     '/metrics': { answer: ({ request, response }) => sendMetrics(request, response, reports) },
     '/livez': alive,

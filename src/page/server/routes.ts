@@ -1,6 +1,6 @@
 import { tapQueryOf } from '../../daemon/admin/tap.js'
 import { Refusal } from '../../net/http/server/refusal.js'
-import type { Call, Route, Routes } from '../../net/http/server/router.js'
+import type { Call, HttpRoute, HttpRoutes } from '../../net/http/server/router.js'
 import type { PageData } from './data.js'
 import type { Turn } from './watch/budget.js'
 
@@ -11,14 +11,14 @@ export interface PageCall extends Call {
   readonly turn: Turn
 }
 
-export interface ServedRoute extends Route<PageCall> {
+export interface ServedRoute extends HttpRoute<PageCall> {
   /** Whether the response contains texts of events, which requires the token. */
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
 }
 
-export const ROUTES: Routes<ServedRoute> = {
+export const ROUTES: HttpRoutes<ServedRoute> = {
   '/api/v1/status': { answer: ({ page, hasTexts }) => page.status(hasTexts) },
   '/api/v1/live': { isStream: true, answer: ({ page, response, hasTexts }) => page.follow(response, hasTexts) },
   '/api/v1/history': {

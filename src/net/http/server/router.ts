@@ -15,13 +15,13 @@ export interface Call {
   readonly id: string
 }
 
-export interface Route<C = Call> {
+export interface HttpRoute<C = Call> {
   /** The result is sent as JSON. If the result is undefined, the handler has already answered. May throw a Refusal. */
   answer(call: C): unknown
 }
 
 /** By path; `*` at its end stands for an id. */
-export type Routes<R> = Readonly<Record<string, R>>
+export type HttpRoutes<R> = Readonly<Record<string, R>>
 
 export function addressOf({ url = '' }: IncomingMessage): { readonly path: string; readonly query: URLSearchParams } {
   const [, path, query] = TARGET.exec(url)!
@@ -29,7 +29,10 @@ export function addressOf({ url = '' }: IncomingMessage): { readonly path: strin
 }
 
 /** The route at a path, and the id in the path. */
-export function routeAt<R>(routes: Routes<R>, path: string): { readonly route: R; readonly id: string } | undefined {
+export function routeAt<R>(
+  routes: HttpRoutes<R>,
+  path: string,
+): { readonly route: R; readonly id: string } | undefined {
   if (Object.hasOwn(routes, path)) return { route: routes[path]!, id: '' }
   const id = path.lastIndexOf('/') + 1
   const parent = `${path.slice(0, id)}*`
@@ -64,7 +67,7 @@ export async function reply(response: ServerResponse, make: () => unknown): Prom
 
 /** Answers a request by a table of routes. `nothing`: the message for other paths. */
 export async function answerBy(
-  routes: Routes<Route>,
+  routes: HttpRoutes<HttpRoute>,
   request: IncomingMessage,
   response: ServerResponse,
   nothing: string,

@@ -1,10 +1,10 @@
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import t from 'tap'
-import { answerBy, type Route, type Routes } from '../../../../src/net/http/server/router.js'
+import { answerBy, type HttpRoute, type HttpRoutes } from '../../../../src/net/http/server/router.js'
 import { HOST, listening } from '../../../support/address.js'
 
-const ROUTES: Routes<Route> = {
+const ROUTES: HttpRoutes<HttpRoute> = {
   '/': { answer: () => ({ home: true }) },
   '/of/*': { answer: ({ id, query }) => ({ id, key: query.get('key') }) },
 }
