@@ -4,13 +4,13 @@ import { loadCodecsNamed } from '../core/codecs/named.js'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { ConfigError } from '../core/errors.js'
 import { type Config, type LoadOptions, loadConfig } from '../engine/config/load.js'
-import { textsOf } from '../engine/config/yaml/files.js'
+import type { ConfigSource } from '../engine/config/yaml/files.js'
+import { scalarsOf } from '../engine/config/yaml/node.js'
 import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
- * Loads only the components whose types occur in the text of a configuration, because loading all components would be
- * one of the slowest steps of a daemon's start. The search does not find types in an unusual notation. So if a
- * configuration is invalid with these components, it must be read again with all components (list.ts).
+ * Loads only the components and codecs that a configuration names, because loading all would be one of the slowest steps
+ * of a daemon's start. Only the errors of an invalid configuration may list all of them (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
@@ -19,11 +19,12 @@ const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',
 }
-const TYPE = /\btype["']?\s*:\s*["']?(\w+)/g
 
-export async function componentsNamed(texts: readonly string[]): Promise<AnyDefinition[]> {
-  const types = new Set(texts.flatMap(text => [...text.matchAll(TYPE)].map(([, type]) => type!)))
-  const found = KINDS.flatMap(kind => [...types].map(type => definitionOf(kind, type)))
+export async function componentsNamed({ files }: ConfigSource, env: NodeJS.ProcessEnv): Promise<AnyDefinition[]> {
+  const roots = files.flatMap(({ tree }) => tree(env, new Problems()) ?? [])
+  const namesAt = (...keys: string[]) => scalarsOf(roots, keys).filter(name => /^\w+$/.test(name))
+  await loadCodecsNamed(namesAt('codec', 'decode', 'encoding'))
+  const found = KINDS.flatMap(kind => namesAt('type').map(type => definitionOf(kind, type)))
   return (await Promise.all(found)).filter(definition => definition !== undefined)
 }
 
@@ -37,23 +38,14 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 }
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
-export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // If there are plugins, loads all components, to check that no plugin has the same type as a component.
-  const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // Problems and warnings are correct and well explained only if all components are loaded.
-  if (config?.warnings.length === 0) return config
-  const { components } = await import('./list.js')
-  return loadConfig(path, { ...options, components })
-}
-
-/** Loads a configuration with the components and codecs that its text names. Returns undefined if it is invalid. */
-async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
-  const texts = textsOf(path, new Problems()).map(({ text }) => text)
+export async function loadQuickly(from: ConfigSource, options: Omit<LoadOptions, 'components'>): Promise<Config> {
   try {
-    await loadCodecsNamed(texts)
-    return loadConfig(path, { ...options, components: await componentsNamed(texts) })
+    // If there are plugins, loads all components, to check that no plugin has the same type as a component.
+    if (!options.plugins?.size)
+      return loadConfig(from, { ...options, components: await componentsNamed(from, options.env) })
   } catch (error) {
-    if (error instanceof ConfigError) return undefined
-    throw error
+    if (!(error instanceof ConfigError)) throw error
   }
+  const { components } = await import('./list.js')
+  return loadConfig(from, { ...options, components })
 }

@@ -38,7 +38,7 @@ const MOST_OWN = 315
 const LARGE_PACKAGES = ['@photostructure/sqlite', 'fastify', 'pg', 'prom-client']
 const FOLDERS = /^(page|simulate|service|daemon\/(client|fleet|managed)|cli\/(check|inspect))\//
 const OF_OTHERS =
-  /^(net\/bundle\/.*|components\/(http|journald|tcp)\/\w+-source|components\/processors\/throttle\/throttle-processor|core\/codecs\/(csv|grok\/grok|syslog\/syslog)|net\/http\/client\/http-destination|engine\/flow\/disk-buffer\/disk-buffer)\.js$/
+  /^(core\/explain|components\/file\/discovery\/include-warnings|net\/bundle\/.*|components\/(http|journald|tcp)\/\w+-source|components\/processors\/throttle\/throttle-processor|core\/codecs\/(csv|grok\/grok|syslog\/syslog)|net\/http\/client\/http-destination|engine\/flow\/disk-buffer\/disk-buffer)\.js$/
 
 t.test('a run from file to file loads nothing of other components, of the service, or of other commands', async t => {
   const config = `sources: { in: { type: file, include: [in.log], follow: false } }
@@ -58,8 +58,9 @@ destinations: { out: { type: file, inputs: [in], path: out.log } }
 })
 
 t.test('a run without a file source does not load it, and loads what it has', async t => {
+  // The key makes a warning, because no line of text has it.
   const config = `sources: { in: { type: stdin } }
-processors: { few: { type: throttle, inputs: [in], limit: 1, window: 1s } }
+processors: { few: { type: throttle, inputs: [in], limit: 1, window: 1s, key_field: .app } }
 destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } }
 `
   const { own } = await loadedBy(t, config)
@@ -67,9 +68,9 @@ destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } 
   t.ok(own.includes('components/processors/throttle/throttle-processor.js'))
   t.ok(own.includes('engine/flow/disk-buffer/disk-buffer.js'))
   t.same(
-    own.filter(path => /^(components|core\/condition)\/.*explain\.js$/.test(path)),
+    own.filter(path => /^(components|core\/condition)\/.*(explain|warnings|list)\.js$/.test(path)),
     [],
-    'nothing that explains decisions',
+    'nothing that explains or checks options, and no list of all components',
   )
 })
 

@@ -13,8 +13,9 @@ import { type Config, type LoadOptions, loadConfig } from '../../engine/config/l
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
+import { type ConfigFile, type ConfigSource, readConfig } from '../../engine/config/yaml/files.js'
 import { locate, type MapNode, placeOf } from '../../engine/config/yaml/node.js'
-import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
+import { writtenValue } from '../../engine/config/yaml/plain-yaml.js'
 import { type FoundProblem, Problems } from '../../engine/config/yaml/problems.js'
 import { exposureOf, thisUser } from '../../engine/run/state/exposure.js'
 import { adviceFor, dataName } from '../../engine/run/state/inventory.js'
@@ -90,8 +91,9 @@ export async function inspectConfig(
       if (options) service = { root, store: options.store }
       drafts = { all, dataDir }
     }
-    const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
-    const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
+    const source = readConfig(path)
+    const here = { env, components: known, plugins: await pluginsOf(source, env), onThisMachine: true }
+    const config = tried(() => loadConfig(source, { ...here, serviceAlone: true, localPart: true, fileCheck }))
     const found = { problems: new Problems(), warnings: new Problems() }
     if (service) await checkService(service.root, service.store, found)
     if (drafts) await checkComponents(drafts.all, drafts.dataDir, found)
@@ -99,8 +101,8 @@ export async function inspectConfig(
     const allWarnings = [...config.warnings, ...found.warnings.list()]
     if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
     warnOf(allWarnings)
-    for (const file of config.files)
-      for (const written of writtenKeys(file, known)) warn(`${file}: warning: ${written}`)
+    for (const one of source.files)
+      for (const written of writtenKeys(one, known)) warn(`${one.file}: warning: ${written}`)
     if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
     for (const warning of pageWarnings(config.statusPage)) warn(`${path}: warning: ${warning}`)
     const mount = fileSystems.mountOf(config.dataDir)
@@ -108,7 +110,8 @@ export async function inspectConfig(
     const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
     if (refused !== undefined) warn(`${path}: warning: ${refused}`, config.dataDir)
     else if (answers) for (const exposed of exposedFolders(config)) warn(`${path}: warning: ${exposed}`)
-    const parts = config.isLocalPart && answers ? await checkLocalPart(path, config, here, warn) : amounts(config)
+    const parts =
+      config.isLocalPart && answers ? await checkLocalPart(path, source, config, here, warn) : amounts(config)
     if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
       await reportOrphans(config, path, warn)
     add('ok', `${path}: ok (${parts})`)
@@ -155,6 +158,7 @@ const LOCAL_PART =
  */
 async function checkLocalPart(
   path: string,
+  source: ConfigSource,
   config: Config,
   options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
   warn: (line: string) => void,
@@ -170,7 +174,7 @@ async function checkLocalPart(
     if (config.destinations.length > 0) warn(`${path}: warning: ${LOCAL_PART}`)
     return part
   }
-  const whole = completed(path, cached, options)
+  const whole = completed(source, cached, options)
   await reportOrphans(whole, path, warn)
   const { pipeline, revision, savedAt } = cached
   const saved = `revision ${revision} of pipeline ${pipeline}, saved ${new Date(savedAt).toISOString()}`
@@ -193,8 +197,9 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
 }
 
 /** Warnings about access keys that are written in a file. */
-function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
-  const document = documentIn(file)
+function writtenKeys({ file, tree }: ConfigFile, known: readonly AnyDefinition[]): string[] {
+  const root = tree({}, new Problems())
+  const document = root?.kind === 'map' ? (writtenValue(root) as Record<string, unknown>) : {}
   const { token } = (document.status_page || {}) as { readonly token?: unknown }
   const isToken = typeof token === 'string' && !token.startsWith('${')
   const keys = [...literalKeys(document, known), ...(isToken ? [{ path: 'status_page.token', value: token }] : [])]
@@ -226,16 +231,6 @@ function pageWarnings(page: Config['statusPage']): string[] {
 
 const UNENCRYPTED =
   'status_page.listen: the page is not encrypted, so the token and events can be read on the way: listen on 127.0.0.1, and use ssh -L or a proxy with TLS'
-
-/** The content of the file as written, without replacing variables. Empty if the file is empty or invalid. */
-function documentIn(file: string): Record<string, unknown> {
-  try {
-    return loadDocument(file)
-  } catch (error) {
-    if (error instanceof ConfigError) return {}
-    throw error
-  }
-}
 
 const REACHABLE =
   'metrics.listen: everybody who can reach this machine can read the metrics, with the names of hosts, files and keys in them: listen on 127.0.0.1 or on an address of a private network'

@@ -4,16 +4,10 @@ import type { CodecDefinition } from '../codec.js'
 import { codecDefinition, loadedCodecs } from './loaded.js'
 import { offerCodecs } from './options.js'
 
-const NAME = /\b(?:codec|decode|encoding)["']?\s*:\s*["']?(\w+)/g
-
-/**
- * Loads the codecs whose names occur in the texts of a configuration. Finds only plainly written names. If the
- * configuration is invalid with these codecs, the caller loads all codecs (list.ts) and reads the configuration again.
- */
-export async function loadCodecsNamed(texts: readonly string[]): Promise<void> {
+/** Loads those of the codecs that exist. */
+export async function loadCodecsNamed(names: readonly string[]): Promise<void> {
   const files = new Set(readdirSync(fileURLToPath(new URL('.', import.meta.url))))
-  const names = new Set(texts.flatMap(text => [...text.matchAll(NAME)].map(([, name]) => name!)))
-  const missing = [...names].filter(name => (files.has(`${name}.js`) || files.has(name)) && !codecDefinition(name))
+  const missing = names.filter(name => (files.has(`${name}.js`) || files.has(name)) && !codecDefinition(name))
   const found = (await Promise.all(missing.map(name => definitionOf(name, files.has(name))))).filter(
     definition => definition !== undefined,
   )

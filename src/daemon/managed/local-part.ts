@@ -2,6 +2,7 @@ import { components } from '../../components/list.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
+import { type ConfigSource, readConfig } from '../../engine/config/yaml/files.js'
 import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
 
 /**
@@ -9,22 +10,23 @@ import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
  * ran last.
  */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
-  const options = { env, components, plugins: await pluginsOf(path, env) }
-  const config = loadConfig(path, { ...options, localPart: true })
+  const source = readConfig(path)
+  const options = { env, components, plugins: await pluginsOf(source, env) }
+  const config = loadConfig(source, { ...options, localPart: true })
   if (!config.isLocalPart) return config
   const cached = await cachedRevision(config.dataDir)
-  if (cached) return completed(path, cached, options)
-  if (config.destinations.length > 0) return loadConfig(path, options)
+  if (cached) return completed(source, cached, options)
+  if (config.destinations.length > 0) return loadConfig(source, options)
   throw new Error(
     `${path} is the local part of a managed daemon, and there is no published revision in ${config.dataDir}: start the daemon first`,
   )
 }
 
-/** The local part in `path`, completed with a revision. Throws ConfigError. */
+/** The local part, completed with a revision. Throws ConfigError. */
 export function completed(
-  path: string,
+  source: ConfigSource,
   { pipeline, revision, config }: CachedRevision,
   options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
 ): Config {
-  return new ManagedConfig(path, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
+  return new ManagedConfig(source, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
 }

@@ -9,6 +9,7 @@ import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
+import { readConfig } from '../../engine/config/yaml/files.js'
 import { dryRun } from '../../engine/run/dry-run.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import { lockDataDir } from '../../engine/run/state/data-dir.js'
@@ -59,9 +60,10 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const { env, stdin, stdout } = io
   let pluginFiles: readonly string[] = []
   const readLocal = async () => {
-    const plugins = await pluginsOf(configPath, env)
+    const source = readConfig(configPath)
+    const plugins = await pluginsOf(source, env)
     pluginFiles = filesOf(plugins)
-    return new ManagedConfig(configPath, { env, components, plugins, onThisMachine: true, metricsOnSocket })
+    return new ManagedConfig(source, { env, components, plugins, onThisMachine: true, metricsOnSocket })
   }
   const local = await readLocal()
   const files =

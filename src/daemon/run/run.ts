@@ -5,6 +5,7 @@ import { errorText } from '../../core/errors.js'
 import { componentsOf } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { readConfig } from '../../engine/config/yaml/files.js'
 import type { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { noteHeld, type Totals, totalsOf } from '../../engine/run/measure/totals.js'
@@ -93,9 +94,10 @@ export async function run(
   let pluginFiles: readonly string[] = []
   let moduleFiles: readonly string[] = []
   const read = async () => {
-    const plugins = await pluginsOf(path, io.env)
+    const source = readConfig(path)
+    const plugins = await pluginsOf(source, io.env)
     pluginFiles = filesOf(plugins)
-    const config = await loadQuickly(path, { env: io.env, plugins, onThisMachine: true, metricsOnSocket })
+    const config = await loadQuickly(source, { env: io.env, plugins, onThisMachine: true, metricsOnSocket })
     moduleFiles = filesOfModules(config)
     return config
   }

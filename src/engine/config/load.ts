@@ -21,13 +21,11 @@ import type { ServiceOptions } from './service-options.js'
 import type { StatusPageOptions } from './status-page-options.js'
 import { userState } from './user-folders.js'
 import { readDocument } from './yaml/document.js'
-import { type ConfigText, digestOf, textsOf } from './yaml/files.js'
-import { readYaml } from './yaml/load-yaml.js'
+import { type ConfigSource, configFile, digestOf, readConfig } from './yaml/files.js'
 import { type ConfigNode, type MapEntry, type MapNode, mergeInto, placeText, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 export type { ComponentConfig } from './component-config.js'
-export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
@@ -97,31 +95,18 @@ export interface LoadOptions {
   readonly fileCheck?: FileCheck | undefined
 }
 
-/**
- * Loads a configuration from a file, or from all YAML files of a folder. If `path` is undefined, loads a configuration
- * without a file. The function itself does not open other files. Throws ConfigError.
- */
-export function loadConfig(path: string | undefined, options: LoadOptions): Config {
+/** Loads a configuration from its files, or from a path as `readConfig` does. Opens no other files. Throws ConfigError. */
+export function loadConfig(from: ConfigSource | string | undefined, options: LoadOptions): Config {
+  const source = typeof from === 'object' ? from : readConfig(from)
   const problems = new Problems()
-  return build(textsOf(path, problems), path ?? '', options, problems)
-}
-
-/** Reads the files that `loadConfig` would read, for `loadTexts`. Throws ConfigError. */
-export function readTexts(path: string | undefined): readonly ConfigText[] {
-  const problems = new Problems()
-  const texts = textsOf(path, problems)
-  if (problems.list().length > 0) throw new ConfigError(problems.list())
-  return texts
-}
-
-/** Like `loadConfig`, for texts that were read from `path` earlier. */
-export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
-  return build([...texts], path ?? '', options, new Problems())
+  problems.addAll(source.problems)
+  const { root, isWhole } = merged(source, options, problems)
+  return assemble(root, isWhole, source.files, { ...options, path: source.path }, problems)
 }
 
 /** Like `loadConfig`, for a text. `file`: its file name in messages. */
 export function parseConfig(text: string, file: string, options: LoadOptions): Config {
-  return build([{ file, text }], file, options, new Problems())
+  return loadConfig({ path: file, files: [configFile(file, text)], problems: new Problems() }, options)
 }
 
 /**
@@ -138,11 +123,6 @@ export function parseDocument(document: unknown, name: string, options: LoadOpti
 
 const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 
-function build(files: readonly ConfigText[], path: string, options: LoadOptions, problems: Problems): Config {
-  const { root, isWhole } = merged(files, path, options, problems)
-  return assemble(root, isWhole, files, { ...options, path }, problems)
-}
-
 /** The data_dir of a configuration. Ignores problems in components, but throws ConfigError for other problems. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
@@ -152,13 +132,13 @@ export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
 
 /** Like `dataDirOf`, but returns the problems instead of throwing them. If settings are invalid, guesses data_dir. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
-  const found = new Problems()
-  const texts = textsOf(path, found)
-  const { root } = merged(texts, path, { env }, found)
+  const source = readConfig(path)
+  const found = source.problems
+  const { root } = merged(source, { env }, found)
   const parsed = readSettings(root, new Explainer(found, new NearestName()), found)
   // Ignores problems in components, because their variables are often set only in the daemon's environment.
   const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
-  const data_dir = parsed ? parsed.data_dir : texts.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
+  const data_dir = parsed ? parsed.data_dir : source.files.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
   return { dataDir: foldersOf({ data_dir }, path, env).dataDir, problems }
 }
 
@@ -170,15 +150,14 @@ const notOurs = (program: string): string =>
 
 /** Merges the documents of all files. `isWhole`: whether all files could be read. */
 function merged(
-  files: readonly ConfigText[],
-  path: string,
+  { files, path }: ConfigSource,
   { env, addition }: Pick<LoadOptions, 'env' | 'addition'>,
   problems: Problems,
 ): { root: MapNode; isWhole: boolean } {
   let isWhole = problems.size === 0
   const entries = new Map<string, MapEntry>()
   let root: MapNode | undefined
-  for (const { file, text } of files) {
+  for (const { file, text, tree } of files) {
     const foreign = foreignProgram(text)
     if (foreign) {
       const { program, offset } = foreign
@@ -187,7 +166,7 @@ function merged(
       continue
     }
     const own = new Problems()
-    const read = readYaml(text, file, env, own)
+    const read = tree(env, own)
     const document = read?.kind === 'map' ? foreignDocument(read) : undefined
     if (document) {
       problems.add(document.place, [], notOurs(document.program))

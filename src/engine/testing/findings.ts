@@ -1,6 +1,6 @@
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { sleep } from '../../lib/time.js'
-import { readYaml } from '../config/yaml/load-yaml.js'
+import { parseYaml } from '../config/yaml/load-yaml.js'
 import { toValue } from '../config/yaml/node.js'
 import { Problems } from '../config/yaml/problems.js'
 
@@ -57,7 +57,7 @@ export async function until(test: () => boolean, what: string): Promise<void> {
 
 export function optionsOf(yaml: string): object {
   const problems = new Problems()
-  const root = readYaml(yaml, 'example', process.env, problems)
+  const root = parseYaml(yaml, 'example')(process.env, problems)
   const [problem] = problems.list()
   if (problem) throw new Error(`the YAML of an example: ${problem.message}`)
   return root ? (toValue(root) as object) : {}

@@ -15,6 +15,7 @@ import { Systemd } from '../../daemon/systemd/systemd.js'
 import { type Config, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { ServiceOptions } from '../../engine/config/service-options.js'
+import { readConfig } from '../../engine/config/yaml/files.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { shownPath } from '../../lib/files/shown-path.js'
@@ -52,8 +53,9 @@ export async function loadServiceConfig(
   path: string,
   env: NodeJS.ProcessEnv,
 ): Promise<{ config: Config; options: ServiceConfig }> {
-  const plugins = await pluginsOf(path, env)
-  const config = loadConfig(path, { env, components, plugins, serviceAlone: true })
+  const source = readConfig(path)
+  const plugins = await pluginsOf(source, env)
+  const config = loadConfig(source, { env, components, plugins, serviceAlone: true })
   const { service } = config
   const message = service
     ? missingPackages(service.store)

@@ -1,16 +1,24 @@
-import { existsSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { components } from '../../../src/components/list.js'
 import { componentsNamed, loadQuickly } from '../../../src/components/named.js'
 import { codecs } from '../../../src/core/codecs/list.js'
+import { configFile, readConfig } from '../../../src/engine/config/yaml/files.js'
+import { Problems } from '../../../src/engine/config/yaml/problems.js'
 import { checkout } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { valuesOf } from '../../support/values-of.js'
 
+const sourceOf = (...texts: string[]) => ({
+  path: '',
+  files: texts.map((text, n) => configFile(`${n}.yaml`, text)),
+  problems: new Problems(),
+})
+
 t.test('every component is found by its type', async t => {
-  const text = components.map(({ type }) => `a: { type: ${type} }`).join('\n')
-  t.same(new Set(await componentsNamed([text])), new Set(components))
+  const text = components.map(({ type }, n) => `a${n}: { type: ${type} }`).join('\n')
+  t.same(new Set(await componentsNamed(sourceOf(text), {})), new Set(components))
 })
 
 t.test('every codec is in a file with its name, or in a folder with its name, where it is looked for', async t => {
@@ -25,19 +33,24 @@ t.test('every codec is in a file with its name, or in a folder with its name, wh
 })
 
 t.test('only what is named is loaded', async t => {
-  const text = `x: { type: throttle }\n"type": 'stdin'\ntype:   nothing_like_it\n`
-  const found = await componentsNamed([text, 'out: { type: blackhole }'])
-  t.same(found.map(({ type }) => type).sort(), ['blackhole', 'stdin', 'throttle'])
+  const text = `x: { type: throttle }\ny: [{ "type": 'stdin' }]\nz: { ? type : "\${TYPE}" }\n# type: tcp\nd: "type: http"\n`
+  const found = await componentsNamed(sourceOf(text, 'a: { "t\\x79pe": blackhole }\nb: { type: ../../net/http }'), {
+    TYPE: 'demo',
+  })
+  t.same(found.map(({ type }) => type).sort(), ['blackhole', 'demo', 'stdin', 'throttle'])
 })
 
-t.test('a type that is written in another way is found all the same, and errors know all types', async t => {
+t.test('a configuration is read once, and errors know all types', async t => {
   const folder = testFolder(t, {
     'wrong.yaml': 'sources: { a: { type: stdn } }\ndestinations: { b: { type: stdout, inputs: [a] } }\n',
   })
-  await t.rejects(loadQuickly(join(folder, 'wrong.yaml'), { env: {} }), /did you mean "stdin"/)
+  await t.rejects(loadQuickly(readConfig(join(folder, 'wrong.yaml')), { env: {} }), /did you mean "stdin"/)
   const plain = testFolder(t, {
     'odd.yaml': 'sources: { a: { ? type : stdin } }\ndestinations: { b: { "t\\x79pe": stdout, inputs: [a] } }\n',
   })
-  const config = await loadQuickly(join(plain, 'odd.yaml'), { env: {} })
+  const source = readConfig(join(plain, 'odd.yaml'))
+  rmSync(plain, { recursive: true })
+  await loadQuickly(source, { env: {} })
+  const config = await loadQuickly(source, { env: {} })
   t.same(valuesOf(config.destinations, 'type'), ['stdout'])
 })

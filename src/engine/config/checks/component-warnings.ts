@@ -1,5 +1,4 @@
 import type { Codec } from '../../../core/codec.js'
-import { codecOf, loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { Kind } from '../../../core/component.js'
 import type { EventFields, TimeSearch } from '../../../core/event/event-fields.js'
 import { type Draft, report } from '../component-config.js'
@@ -39,15 +38,8 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
-/** Text for a message: the codecs whose events may have any field. */
-function otherCodecs(): string {
-  const found = loadedCodecs().filter(({ name }) => {
-    // Skips codecs that require options, and aliases of codecs.
-    const codec = codecOf(name)
-    return codec?.name === name && codec.eventFields === undefined && !codec.framing
-  })
-  return found.map(({ name }) => `"decode: ${name}"`).join(' or ')
-}
+/** The codecs without required options whose events may have any field. */
+export const ANY_FIELD: readonly string[] = ['json', 'logfmt', 'key_value', 'gelf']
 
 interface KnownFields extends EventFields {
   readonly id: string
@@ -81,7 +73,7 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   const how = codec === undefined ? '' : ` (decode: ${codec})`
   const advice =
     codec?.form === 'message'
-      ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or add a processor of type parse after it`
+      ? `; if its lines have fields, set ${ANY_FIELD.map(name => `"decode: ${name}"`).join(' or ')} in ${id}, or add a processor of type parse after it`
       : ''
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }

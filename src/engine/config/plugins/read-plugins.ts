@@ -1,20 +1,16 @@
 import type { CodecDefinition } from '../../../core/codec.js'
 import { loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { AnyDefinition } from '../../../core/component.js'
-import { textsOf } from '../yaml/files.js'
-import { readYaml } from '../yaml/load-yaml.js'
+import type { ConfigSource } from '../yaml/files.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
 import { type FoundProblem, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
-/** Loads the plugins of the configuration at `path`. Reports no problems, because `loadConfig` reports them later. */
-export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
-  const ignored = new Problems()
-  const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Most files list no plugins. This check avoids parsing such files twice.
-    if (!/\bplugins\b/.test(text)) return []
-    const root = readYaml(text, file, env, ignored)
+/** Loads the plugins of a configuration. Reports no problems, because `loadConfig` reports them later. */
+export async function pluginsOf({ files }: ConfigSource, env: NodeJS.ProcessEnv): Promise<Plugins> {
+  const listed = files.flatMap(({ file, tree }) => {
+    const root = tree(env, new Problems())
     if (root?.kind !== 'map') return []
     return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
   })

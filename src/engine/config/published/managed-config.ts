@@ -5,8 +5,9 @@ import { withCodecs } from '../../../core/codecs/options.js'
 import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
 import { trimKey } from '../../../net/key.js'
 import { componentsOf } from '../inputs.js'
-import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from '../load.js'
+import { type Config, type LoadOptions, loadConfig } from '../load.js'
 import { SECTIONS } from '../schema.js'
+import type { ConfigSource } from '../yaml/files.js'
 import { secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
@@ -30,16 +31,14 @@ const NO_PLUGINS =
  */
 export class ManagedConfig {
   readonly local: Config
-  readonly #path: string | undefined
-  /** The texts of the local part. If the files change, these texts stay in use until the local part is read again. */
-  readonly #texts: readonly ConfigText[]
+  /** The local part. If its files change, these texts stay in use until the local part is read again. */
+  readonly #source: ConfigSource
   readonly #options: Options
 
-  /** `path`: the file or folder of the local part; undefined if this machine has no local part. Throws ConfigError. */
-  constructor(path: string | undefined, options: Options) {
-    this.#path = path
+  /** `source`: the local part; without files if this machine has no local part. Throws ConfigError. */
+  constructor(source: ConfigSource, options: Options) {
     this.#options = options
-    this.#texts = readTexts(path)
+    this.#source = source
     this.local = this.#load({ ...options, partial: true })
   }
 
@@ -84,7 +83,7 @@ export class ManagedConfig {
   }
 
   #load(options: LoadOptions): Config {
-    return loadTexts(this.#texts, this.#path, options)
+    return loadConfig(this.#source, options)
   }
 
   /** The values that this machine has for the secrets in the document. */

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { formatSize } from '../../../lib/units.js'
+import { parseYaml, type TreeOf } from './load-yaml.js'
 import { SourceText } from './node.js'
-import type { Problems } from './problems.js'
+import { Problems } from './problems.js'
 
 /** Larger files are rejected, since reading them takes too long. Even long lists of limits are smaller. */
 const MOST_BYTES = 1024 * 1024
@@ -51,19 +52,32 @@ export function stateOfFiles(path: string, others: readonly string[] = []): stri
   }
 }
 
-export interface ConfigText {
-  readonly file: string
-  readonly text: string
+/** The files of a configuration, read and parsed once. */
+export interface ConfigSource {
+  /** Empty: there is no file. */
+  readonly path: string
+  readonly files: readonly ConfigFile[]
+  /** Why files could not be read. */
+  readonly problems: Problems
 }
 
-/** The texts of a file, or of all YAML files in a folder. Empty if `path` is undefined. Reports unreadable files. */
-export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
-  const texts: ConfigText[] = []
+export interface ConfigFile {
+  readonly file: string
+  readonly text: string
+  readonly tree: TreeOf
+}
+
+export const configFile = (file: string, text: string): ConfigFile => ({ file, text, tree: parseYaml(text, file) })
+
+/** Reads a file, or all YAML files in a folder. If `path` is undefined, there are no files. */
+export function readConfig(path: string | undefined): ConfigSource {
+  const problems = new Problems()
+  const files: ConfigFile[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {
     const text = readText(file, problems)
-    if (text !== undefined) texts.push({ file, text })
+    if (text !== undefined) files.push(configFile(file, text))
   }
-  return texts
+  return { path: path ?? '', files, problems }
 }
 
 function filesOf(path: string, problems: Problems): string[] {

@@ -23,41 +23,49 @@ const MAX_DEPTH = 64
 /** All aliases of a file together may stand for at most this many values. */
 const MAX_ALIASED = 10_000
 
-type Parsed = ReturnType<typeof parseYaml>
+type Parsed = ReturnType<typeof documentOf>
 
-/** Returns YAML 1.2 text as a tree, or undefined if the text is empty or malformed. Adds all errors to `problems`. */
-export function readYaml(
-  text: string,
-  file: string,
-  env: NodeJS.ProcessEnv,
-  problems: Problems,
-): ConfigNode | undefined {
-  const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
+/**
+ * Returns a parsed text as a new tree, in which values of `env` replace variables. Undefined if the text is empty or
+ * malformed. Adds all errors to `problems`.
+ */
+export type TreeOf = (env: NodeJS.ProcessEnv, problems: Problems) => ConfigNode | undefined
+
+/** Parses YAML 1.2, once, when a tree is first needed. */
+export function parseYaml(text: string, file: string): TreeOf {
+  let parsed: TreeOf | undefined
+  return (env, problems) => {
+    parsed ??= treeOf(new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text))
+    return parsed(env, problems)
+  }
+}
+
+function treeOf(source: SourceText): TreeOf {
+  const broken =
+    (offset: number, message: string): TreeOf =>
+    (_env, problems) =>
+      void problems.add({ source, offset }, [], message)
   const shielded = shieldReferences(source.text)
   const whole = shielded ?? source.text
   const deep = tooDeepAt(whole)
-  if (deep !== undefined) {
-    problems.add({ source, offset: deep }, [], TOO_DEEP)
-    return undefined
-  }
-  const document = parseYaml(whole)
-  if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
-    problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
-    return undefined
-  }
+  if (deep !== undefined) return broken(deep, TOO_DEEP)
+  const document = documentOf(whole)
+  if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2')
+    return broken(0, 'must be YAML 1.2; remove the %YAML line')
   const structural = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))
   if (structural) {
     const { offset, message } = placed(structural, document, source.text)
-    problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
-    return undefined
+    return broken(Math.min(offset, source.text.length), message)
   }
-  reportErrors(document, source, problems)
   const contents = document.contents as ParsedNode | null
   const isEmpty = !contents || (isScalar(contents) && contents.value === null)
-  return isEmpty ? undefined : new TreeReader(source, env, problems, shielded !== undefined).read(contents, [], 0)
+  return (env, problems) => {
+    reportErrors(document, source, problems)
+    return isEmpty ? undefined : new TreeReader(source, env, problems, shielded !== undefined).read(contents, [], 0)
+  }
 }
 
-function parseYaml(text: string) {
+function documentOf(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
     // The parser's check for duplicate keys is off, because it takes quadratic time and reports only one of the places.

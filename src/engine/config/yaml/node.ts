@@ -93,6 +93,18 @@ export function toValue(node: ConfigNode): unknown {
   return value
 }
 
+/** The different texts that options with one of these names have, anywhere in the trees. */
+export function scalarsOf(nodes: readonly ConfigNode[], names: readonly string[]): string[] {
+  const found = new Set<string>()
+  const add = (node: ConfigNode, name?: string): void => {
+    if (node.kind === 'list') for (const item of node.items) add(item)
+    else if (node.kind === 'map') for (const [key, { value }] of node.entries) add(value, key)
+    else if (name !== undefined && names.includes(name)) found.add(String(node.value))
+  }
+  for (const node of nodes) add(node)
+  return [...found]
+}
+
 export interface Located {
   readonly node: ConfigNode | undefined
   /** The key of `nearest`. Undefined if `nearest` is a list item or the root. */

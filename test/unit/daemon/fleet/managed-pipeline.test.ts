@@ -13,6 +13,7 @@ import { type PublishedRevision, type Report, readPipelineUrl } from '../../../.
 import { managedMetrics } from '../../../../src/daemon/run/gauges.js'
 import type { Config } from '../../../../src/engine/config/load.js'
 import { ManagedConfig } from '../../../../src/engine/config/published/managed-config.js'
+import { readConfig } from '../../../../src/engine/config/yaml/files.js'
 import type { DestinationState } from '../../../../src/engine/run/engine.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { EventsLeftBehind } from '../../../../src/engine/run/state/objections.js'
@@ -32,7 +33,8 @@ managed: { allow_files: [/var/log/**], allow_env: [TOKEN], allow_urls: ['http://
 const env = { TOKEN: 'abc123', SECRET: 'def456' }
 
 function localOf(t: Test, yaml = LOCAL): ManagedConfig {
-  return new ManagedConfig(join(testFolder(t, { 'local.yaml': yaml }), 'local.yaml'), { env, components })
+  const path = join(testFolder(t, { 'local.yaml': yaml }), 'local.yaml')
+  return new ManagedConfig(readConfig(path), { env, components })
 }
 
 t.test('secrets of a published pipeline are found on the machine', async t => {
@@ -41,7 +43,7 @@ t.test('secrets of a published pipeline are found on the machine', async t => {
     const path = join(folder, 'local.yaml')
     writeFileSync(path, `sources: { piped: { type: stdin } }\nmanaged: { secrets: ${secrets} }\n`)
     const variables = { ...env, CREDENTIALS_DIRECTORY: join(folder, 'credentials') }
-    return new ManagedConfig(path, { env: variables, components })
+    return new ManagedConfig(readConfig(path), { env: variables, components })
   }
   const out = (key: string, more = {}) => ({
     destinations: {
@@ -143,14 +145,14 @@ t.test('a configuration of a local part and a published one', async t => {
     t.throws(() => local.with(document, 'doc'), { code: 'SLUICE_CONFIG' }, what)
   }
   const path = join(testFolder(t, { 'local.yaml': LOCAL }), 'local.yaml')
-  const read = new ManagedConfig(path, { env, components })
+  const read = new ManagedConfig(readConfig(path), { env, components })
   writeFileSync(path, 'sources: 1\n')
   t.equal(read.with({ destinations: out() }, 'doc').sources.length, 2, 'what was not read again is as it was')
   const empty = localOf(t, 'metrics: false\n')
   t.throws(() => empty.with({ destinations: out() }, 'doc'), { message: /name a local configuration with sources/ })
   const own = empty.with({ sources: { in: { type: 'stdin' } }, destinations: out({ inputs: ['in'] }) }, 'doc')
   t.equal(own.sources.length, 1, 'standard input is whatever the operator gave')
-  t.throws(() => new ManagedConfig('/nowhere.yaml', { env, components }), { code: 'SLUICE_CONFIG' })
+  t.throws(() => new ManagedConfig(readConfig('/nowhere.yaml'), { env, components }), { code: 'SLUICE_CONFIG' })
 })
 
 t.test('files of a published pipeline are examined where it runs', async t => {
@@ -171,7 +173,7 @@ managed: { allow_files: [${at('out')}/**, ${at('other')}/**] }
   const made = (onThisMachine: boolean, ...paths: string[]) => {
     const write = (path: string, i: number) => [`d${i}`, { type: 'file', inputs: ['ingest'], path }]
     const document = { destinations: Object.fromEntries(paths.map(write)) }
-    return new ManagedConfig(path, { env, components, onThisMachine }).with(document, 'doc')
+    return new ManagedConfig(readConfig(path), { env, components, onThisMachine }).with(document, 'doc')
   }
   const a = at('out/a.log')
   for (const [one, other] of [

@@ -8,6 +8,7 @@ import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import { type Config, loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
 import { pluginsOf } from '../../../../src/engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../../../src/engine/config/published/managed-config.js'
+import { readConfig } from '../../../../src/engine/config/yaml/files.js'
 import { withFiles } from '../../../../src/engine/run/loaded-files.js'
 import { compare } from '../../../../src/engine/run/same-components.js'
 import { checkPipelineConfig } from '../../../../src/service/api/domain/pipelines/pipeline-config.js'
@@ -49,7 +50,7 @@ destinations:
   out: { type: stdout, inputs: [some, more], encoding: json }
 `
 
-async function load(path: string, plugins = pluginsOf(path, {})) {
+async function load(path: string, plugins = pluginsOf(readConfig(path), {})) {
   return loadConfig(path, { env: {}, components, plugins: await plugins })
 }
 
@@ -166,7 +167,7 @@ t.test('a component of a changed plugin is another one, and one of an unchanged 
 t.test('a service has plugins of its own, which pipelines cannot list', async t => {
   const { path } = folder(t, { 'c.yaml': 'service: { plugins: [./chance.mjs] }', 'chance.mjs': processor('chance') })
   const at = { env: {}, components, serviceAlone: true }
-  const { service } = loadConfig(path, { ...at, plugins: await pluginsOf(path, {}) })
+  const { service } = loadConfig(path, { ...at, plugins: await pluginsOf(readConfig(path), {}) })
   const known = await componentsWith(service!.plugins)
   const pipeline = (more: object) => ({
     ...more,
@@ -180,7 +181,7 @@ t.test('a service has plugins of its own, which pipelines cannot list', async t 
   })
   t.throws(() => checkPipelineConfig(pipeline({}), components), { errors: [{ message: /must be one of/ }] })
   writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
-  const plugins = await pluginsOf(path, {})
+  const plugins = await pluginsOf(readConfig(path), {})
   t.throws(
     () => loadConfig(path, { ...at, plugins }),
     /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/,
@@ -192,7 +193,11 @@ t.test('a managed daemon loads the plugins that its local part lists, and none t
     'c.yaml': 'plugins: [./chance.mjs]\nmanaged: {}\nsources: { in: { type: stdin } }',
     'chance.mjs': processor('chance'),
   })
-  const local = new ManagedConfig(path, { env: {}, components, plugins: await pluginsOf(path, {}) })
+  const local = new ManagedConfig(readConfig(path), {
+    env: {},
+    components,
+    plugins: await pluginsOf(readConfig(path), {}),
+  })
   const document = {
     processors: { some: { type: 'chance', inputs: ['ingest'], share: 1 } },
     destinations: { out: { type: 'stdout', inputs: ['some'] } },
