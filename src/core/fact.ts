@@ -100,3 +100,13 @@ export function samplesOf({ labels = {}, read }: Pick<Fact, 'labels' | 'read'>):
 
 /** Where a number is shown beside /metrics. */
 export type Shown = Pick<Fact, 'shown' | 'live' | 'backlog' | 'problem'>
+
+/** The problem of a component while a value is above 0. `what`: the text behind the id of the component. */
+export function above0(
+  gravity: GradedProblem['gravity'],
+  what: string | ((value: number, seen: Seen) => string),
+  todo: string,
+): NonNullable<Fact['problem']> {
+  const text = typeof what === 'string' ? () => what : what
+  return (value, seen) => value > 0 && { gravity, what: `${seen.id}: ${text(value, seen)}`, todo }
+}

@@ -1,4 +1,5 @@
 import type { SourceContext } from '../../core/component.js'
+import { above0 } from '../../core/fact.js'
 import { counted, short } from '../../lib/units.js'
 import type { Descriptors } from './descriptors.js'
 import type { Remote } from './discovery/remote.js'
@@ -22,17 +23,13 @@ export function registerGauges(
   open: Descriptors,
   { problems, remote }: { readonly problems: PathProblems; readonly remote: Remote },
 ): void {
-  metrics.fact({
-    name: 'sluice_file_systems_silent',
-    help: 'Remote file systems that do not respond now; reading of their files waits.',
-    read: () => remote.silent,
-    problem: (count, { id }) =>
-      count > 0 && {
-        gravity: 'unread',
-        what: `${id}: ${counted(count, 'file system')} ${count === 1 ? 'does' : 'do'} not answer`,
-        todo: 'Files there wait; other files are read. The log names each file system (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
-      },
-  })
+  const silent = 'Remote file systems that do not respond now; reading of their files waits.'
+  const silence = above0(
+    'unread',
+    count => `${counted(count, 'file system')} ${count === 1 ? 'does' : 'do'} not answer`,
+    'Files there wait; other files are read. The log names each file system (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+  )
+  metrics.fact({ name: 'sluice_file_systems_silent', help: silent, read: () => remote.silent, problem: silence })
   metrics.fact({
     name: 'sluice_files_watched',
     help: 'Files being followed.',
@@ -57,12 +54,11 @@ export function registerGauges(
     name: 'sluice_file_deleted_undelivered_bytes',
     help: 'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.',
     read: () => undeliveredOfDeleted(openFiles.tailers),
-    problem: (bytes, { id }) =>
-      bytes > 0 && {
-        gravity: 'unsafe',
-        what: `${id}: ${short(bytes)}B of deleted files are not delivered, and only exist while the daemon has them open`,
-        todo: 'A restart loses them, unless their folder has a compressed copy. Before you restart, correct the cause that blocks the delivery.',
-      },
+    problem: above0(
+      'unsafe',
+      bytes => `${short(bytes)}B of deleted files are not delivered, and only exist while the daemon has them open`,
+      'A restart loses them, unless their folder has a compressed copy. Before you restart, correct the cause that blocks the delivery.',
+    ),
   })
   const created = clock.wall()
   metrics.gauge('sluice_checkpoint_age_seconds', 'Age of the saved positions; 0 while they are up to date.', () => {

@@ -1,4 +1,4 @@
-import type { Fact } from '../../core/fact.js'
+import type { ComponentMetrics } from '../../core/component.js'
 import { short } from '../../lib/units.js'
 
 /** A buffer or spool that uses this share of its maximum is almost full. */
@@ -6,14 +6,32 @@ export const FULL_SHARE = 0.8
 
 const DROPS = { buffer: ' (or it discards events, with when_full: drop_newest)', spool: '' }
 
-/** The problem of a buffer or spool, by its size in bytes. */
-export function almostFull(kind: keyof typeof DROPS, maxBytes: number): Fact['problem'] {
-  return (bytes, { id }) => {
-    const share = `${Math.round((bytes / maxBytes) * 100)} % full (${short(bytes)}B of ${short(maxBytes)}B)`
-    const what = `${id}: its ${kind} is ${share}`
-    const todo = `When it is full, its sources wait${DROPS[kind]}. Raise ${kind}.max_bytes, or make the receiver faster.`
-    return maxBytes > 0 && bytes >= maxBytes * FULL_SHARE && { gravity: 'blocked', what, todo }
-  }
+/** Shows the events of a buffer or spool, and its size on disk. */
+export function showStored(
+  metrics: Pick<ComponentMetrics, 'fact' | 'gauge'>,
+  kind: keyof typeof DROPS,
+  bytes: () => number,
+  maxBytes: number,
+  events: () => number,
+): void {
+  const shown = (events = 0) => events > 0 && `${short(events)} buffered`
+  metrics.fact({
+    name: `sluice_${kind}_events`,
+    help: `Events in the ${kind} that are not delivered.`,
+    read: events,
+    shown,
+  })
+  metrics.fact({
+    name: `sluice_${kind}_bytes`,
+    help: `Size of the ${kind} on disk, in bytes.`,
+    read: bytes,
+    live: buffered_bytes => ({ buffered_bytes }),
+    problem(used, { id }) {
+      const share = `${Math.round((used / maxBytes) * 100)} % full (${short(used)}B of ${short(maxBytes)}B)`
+      const todo = `When it is full, its sources wait${DROPS[kind]}. Raise ${kind}.max_bytes, or make the receiver faster.`
+      const isFull = maxBytes > 0 && used >= maxBytes * FULL_SHARE
+      return isFull && { gravity: 'blocked', what: `${id}: its ${kind} is ${share}`, todo }
+    },
+  })
+  metrics.gauge(`sluice_${kind}_max_bytes`, `Maximum size of the ${kind} on disk, in bytes.`, () => maxBytes)
 }
-
-export const buffered: Fact['shown'] = (events = 0) => events > 0 && `${short(events)} buffered`

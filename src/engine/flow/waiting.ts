@@ -84,22 +84,21 @@ export class WaitingRoom {
   constructor(stage: WaitingStage) {
     this.#stage = stage
     const { metrics } = stage
-    metrics.fact({
-      name: 'sluice_component_waiting_events',
-      help: 'Events that the component delays until there is room for them.',
-      read: () => this.#waiting.events,
-      shown: (events = 0) => events > 0 && `${counted(events, 'event')} ${events === 1 ? 'waits' : 'wait'}`,
-    })
+    const waiting = 'Events that the component delays until there is room for them.'
+    const shown = (events = 0) => events > 0 && `${counted(events, 'event')} ${events === 1 ? 'waits' : 'wait'}`
+    metrics.fact({ name: 'sluice_component_waiting_events', help: waiting, read: () => this.#waiting.events, shown })
+    const full = 'Sources paused because too many of their events are waiting.'
+    const read = () => [...this.#lines.values()].filter(isFull).length
+    const todo =
+      'Events that the source reads next are delayed, also events of other buckets. If the source keeps sending more than the limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.'
     metrics.fact({
       name: 'sluice_component_waiting_full_sources',
-      help: 'Sources paused because too many of their events are waiting.',
-      read: () => [...this.#lines.values()].filter(isFull).length,
-      problem: (sources, { id }) =>
-        sources > 0 && {
-          gravity: 'limits',
-          what: `${id} has paused ${counted(sources, 'source')}: too many of its events wait for room`,
-          todo: 'Events that the source reads next are delayed, also events of other buckets. If the source keeps sending more than the limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.',
-        },
+      help: full,
+      read,
+      problem: (sources, { id }) => {
+        const what = `${id} has paused ${counted(sources, 'source')}: too many of its events wait for room`
+        return sources > 0 && { gravity: 'limits', what, todo }
+      },
     })
   }
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Fact } from '../../../core/fact.js'
+import { above0, type Fact } from '../../../core/fact.js'
 import type { LogLimit } from '../../../lib/log-limit.js'
 import { counted, short } from '../../../lib/units.js'
 import type { EventKey } from '../../throttle/buckets/event-key.js'
@@ -44,17 +44,13 @@ function countInEventTime(
     'Windows that were removed early because there was not enough room.',
   )
   const lateKeys = new LateKeys(key)
-  metrics.fact({
-    name: 'sluice_throttle_late_keys',
-    help: 'Keys most of whose last events were late.',
-    read: () => lateKeys.count,
-    problem: (keys, { id }) =>
-      keys > 0 && {
-        gravity: 'limits',
-        what: `${id}: most events of ${counted(keys, 'key')} are late`,
-        todo: 'With on_late: pass, no limit holds for late events; with discard, they are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
-      },
-  })
+  const help = 'Keys most of whose last events were late.'
+  const problem = above0(
+    'limits',
+    keys => `most events of ${counted(keys, 'key')} are late`,
+    'With on_late: pass, no limit holds for late events; with discard, they are discarded. Their times went back, for example because a clock was set back or summer time ended; the log names a bucket (SLUICE_EVENTS_LATE). Write times in UTC or with their offset. Otherwise, raise allowed_lateness above the step, or remove time_field to count events when they arrive.',
+  )
+  metrics.fact({ name: 'sluice_throttle_late_keys', help, read: () => lateKeys.count, problem })
   const ahead = untimed('ahead', (events, { id, received }) => {
     const what = `${id}: the times of ${short(events)} of its ${counted(received, 'event')} are ahead of the clock`
     const todo =

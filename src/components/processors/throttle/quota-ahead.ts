@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { above0 } from '../../../core/fact.js'
 import type { Clock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
 import type { Limit, Quota } from '../../throttle/limit.js'
@@ -42,12 +43,12 @@ export function reportQuotasAhead(
     name: 'sluice_throttle_quota_ahead_timestamp_seconds',
     help: 'If the clock was set back, events count in the quota of a later period until this time; otherwise 0.',
     read: () => until() / 1000,
-    problem: (seconds, { id, wall }) =>
-      seconds > 0 && {
-        gravity: 'limits',
-        what: `${id}: its events count in the quota of a later period until ${clockTime(new Date(seconds * 1000).toISOString(), wall)}, because the clock was set back`,
-        todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
-      },
+    problem: above0(
+      'limits',
+      (seconds, { wall }) =>
+        `its events count in the quota of a later period until ${clockTime(new Date(seconds * 1000).toISOString(), wall)}, because the clock was set back`,
+      'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is correct now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period then counts in the current period.',
+    ),
   })
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return

@@ -55,13 +55,9 @@ export function countFailOpen(metrics: ThrottleMetrics, isFull: () => boolean): 
 
 /** Shows the number of buckets. Returns a function that counts dropped buckets and must be called from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
-  metrics.fact({
-    name: 'sluice_throttle_buckets',
-    help: 'Buckets in memory, without the default one.',
-    read: () => decider.buckets,
-    shown: (keys = 0) => counted(keys, 'key'),
-    live: buckets => ({ buckets }),
-  })
+  const help = 'Buckets in memory, without the default one.'
+  const shown = { shown: (keys = 0) => counted(keys, 'key'), live: (buckets: number) => ({ buckets }) }
+  metrics.fact({ name: 'sluice_throttle_buckets', help, read: () => decider.buckets, ...shown })
   metrics.gauge('sluice_throttle_max_buckets', 'Maximum number of buckets: max_keys.', () => maxKeys)
   const total = metrics.counter(
     'sluice_throttle_dropped_buckets_total',
@@ -93,10 +89,6 @@ export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void
   })
   const read = 'When the rules in use were read, in seconds since the epoch.'
   metrics.gauge('sluice_throttle_limits_file_read_timestamp_seconds', read, () => file.readAt / 1000)
-  metrics.fact({
-    name: 'sluice_throttle_limits_file_rules',
-    help: 'Rules of limits_file in use.',
-    read: () => file.rules.length,
-    live: file_rules => ({ file_rules }),
-  })
+  const [help, rules] = ['Rules of limits_file in use.', () => file.rules.length]
+  metrics.fact({ name: 'sluice_throttle_limits_file_rules', help, read: rules, live: file_rules => ({ file_rules }) })
 }

@@ -2,6 +2,7 @@ import type { HandoverState, ProcessorContext, ProcessorOutage } from '../../../
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
+import { above0 } from '../../../core/fact.js'
 import type { BatchScope, Emitted } from '../../../core/processor.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
@@ -161,12 +162,11 @@ export class ThrottleProcessor implements KeyedProcessor {
       name: 'sluice_throttle_keyless_events',
       help: 'Events without the key, as long as no event has had the key; they share one bucket. Otherwise 0.',
       read: () => this.#missingKey.events,
-      problem: (events, { id }) =>
-        events > 0 && {
-          gravity: 'limits',
-          what: `${id}: not one of ${counted(events, 'event')} had the key, so all share one bucket and its limit`,
-          todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
-        },
+      problem: above0(
+        'limits',
+        events => `not one of ${counted(events, 'event')} had the key, so all share one bucket and its limit`,
+        'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
+      ),
     })
     const { wall, inEventTime: timed } = this.#local ?? {}
     if (!timed && everWaits(options)) this.#waiting = new Pacing(options, decider, compiled, clock, inherited?.late)

@@ -9,6 +9,7 @@ import type {
 } from '../../../core/component.js'
 import { DeliveryError, errorText, InternalError, isProgramFault, RepeatedError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import type { Fact } from '../../../core/fact.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
 import type { Random } from '../../../lib/backoff.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
@@ -156,24 +157,22 @@ export class Delivery extends BatchQueue {
     this.#latency = metrics.histogram(ATTEMPT_SECONDS, 'Duration of one attempt.', LATENCY_SECONDS)
     const attempting = this.#uploads?.attempts ?? this.#attempts
     attempting.show(metrics)
-    metrics.fact({
-      name: 'sluice_delivery_oldest_event_age_seconds',
-      help: 'Age of the oldest unsettled event; 0 if all events are settled.',
-      read: () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
-      live: seconds => ({ oldest_ms: Math.round(seconds * 1000) }),
-    })
-    metrics.fact({
-      name: 'sluice_delivery_requests_in_flight',
-      help: 'Requests that are not settled.',
-      read: () => this.#unsettled.size,
-      live: in_flight => ({ in_flight }),
-    })
-    metrics.fact({
-      name: 'sluice_delivery_max_in_flight',
-      help: 'Requests that may be in flight: max_in_flight, or the current limit if max_in_flight is auto.',
-      read: () => limit?.allowed ?? mostInFlight(max),
-      live: allowed => ({ allowed }),
-    })
+    const show = (name: string, help: string, read: () => number, live: Fact['live']) =>
+      metrics.fact({ name, help, read, live })
+    const oldest = 'Age of the oldest unsettled event; 0 if all events are settled.'
+    const age = () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000
+    show('sluice_delivery_oldest_event_age_seconds', oldest, age, seconds => ({
+      oldest_ms: Math.round(seconds * 1000),
+    }))
+    const inFlight = () => this.#unsettled.size
+    show('sluice_delivery_requests_in_flight', 'Requests that are not settled.', inFlight, in_flight => ({ in_flight }))
+    const most = 'Requests that may be in flight: max_in_flight, or the current limit if max_in_flight is auto.'
+    show(
+      'sluice_delivery_max_in_flight',
+      most,
+      () => limit?.allowed ?? mostInFlight(max),
+      allowed => ({ allowed }),
+    )
   }
 
   get state(): DeliveryState {

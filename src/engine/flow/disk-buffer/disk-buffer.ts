@@ -1,5 +1,5 @@
-import { CHECK_DISK } from '../../../core/fact.js'
-import { almostFull, buffered } from '../almost-full.js'
+import { above0, CHECK_DISK } from '../../../core/fact.js'
+import { showStored } from '../almost-full.js'
 import type { BufferMemory, DiskBufferContext } from './context.js'
 import type { Recovered } from './ledger.js'
 // Loads all codecs, since records may name a codec that the configuration no longer uses.
@@ -93,31 +93,19 @@ export class DiskBuffer extends BatchQueue {
     counters.arrived(events, bytes)
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
-    counters.fact({
-      name: 'sluice_buffer_events',
-      help: 'Events in the buffer that are not delivered.',
-      read: () => this.#undelivered(),
-      shown: buffered,
-    })
-    counters.fact({
-      name: 'sluice_buffer_bytes',
-      help: 'Size of the buffer on disk, in bytes.',
-      read: () => this.#records.segments.bytes,
-      live: buffered_bytes => ({ buffered_bytes }),
-      problem: almostFull('buffer', maxBytes),
-    })
-    counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
-    counters.fact({
-      name: 'sluice_buffer_progress_unsaved',
-      help: '1 if the last attempt to save the progress of the buffer failed.',
-      read: () => (this.#settlement.isSaved ? 0 : 1),
-      problem: (isUnsaved, { id }) =>
-        isUnsaved > 0 && {
-          gravity: 'repeated',
-          what: `${id}: its buffer cannot save which events were delivered`,
-          todo: `After a restart, the receiver would get these events again. ${CHECK_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`,
-        },
-    })
+    const { segments } = this.#records
+    showStored(
+      counters,
+      'buffer',
+      () => segments.bytes,
+      maxBytes,
+      () => this.#undelivered(),
+    )
+    const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
+    const todo = `After a restart, the receiver would get these events again. ${CHECK_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`
+    const problem = above0('repeated', 'its buffer cannot save which events were delivered', todo)
+    const read = () => (this.#settlement.isSaved ? 0 : 1)
+    counters.fact({ name: 'sluice_buffer_progress_unsaved', help: unsaved, read, problem })
     context.disk?.count(
       folder.path,
       () => this.#bytes,

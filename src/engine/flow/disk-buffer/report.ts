@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Observer } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { CHECK_DISK } from '../../../core/fact.js'
+import { above0, CHECK_DISK } from '../../../core/fact.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
@@ -37,17 +37,11 @@ export class BufferReport {
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
     const text = 'Time to write and sync a group of records.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
-    metrics.fact({
-      name: 'sluice_buffer_unwritable',
-      help: '1 if the buffer cannot be written now. The sources wait until it can be written.',
-      read: () => (this.#fails || this.#isReserved ? 1 : 0),
-      problem: (isUnwritable, { id }) =>
-        isUnwritable > 0 && {
-          gravity: 'blocked',
-          what: `${id}: its buffer cannot be written`,
-          todo: `No events are lost: its sources wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`,
-        },
-    })
+    const fails = '1 if the buffer cannot be written now. The sources wait until it can be written.'
+    const todo = `No events are lost: its sources wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`
+    const problem = above0('blocked', 'its buffer cannot be written', todo)
+    const read = () => (this.#fails || this.#isReserved ? 1 : 0)
+    metrics.fact({ name: 'sluice_buffer_unwritable', help: fails, read, problem })
     metrics.describeLoss(
       'buffer_full',
       'They are lost, because when_full is drop_newest. With block the sources would wait.',

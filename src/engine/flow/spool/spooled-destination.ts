@@ -4,7 +4,7 @@ import { type Encoding, encodeAlone } from '../../../core/codecs/encode.js'
 import type { Destination, DestinationContext, HandoverState, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { almostFull, buffered } from '../almost-full.js'
+import { showStored } from '../almost-full.js'
 import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
 import { encodeIds } from './ids.js'
@@ -95,20 +95,13 @@ export class SpooledDestination implements Destination {
     this.#format = format
     this.#store = store
     this.#context = context
-    metrics.fact({
-      name: 'sluice_spool_events',
-      help: 'Events in the spool.',
-      read: () => spool.held.events,
-      shown: buffered,
-    })
-    metrics.fact({
-      name: 'sluice_spool_bytes',
-      help: 'Size of the spool on disk, in bytes.',
-      read: () => spool.bytes,
-      live: buffered_bytes => ({ buffered_bytes }),
-      problem: almostFull('spool', format.spool.max_bytes),
-    })
-    metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)
+    showStored(
+      metrics,
+      'spool',
+      () => spool.bytes,
+      format.spool.max_bytes,
+      () => spool.held.events,
+    )
     const repeated = 'Events that were read again after a kill although an object already contained them.'
     this.#repeated = metrics.counter('sluice_spool_repeated_events_total', repeated)
     const objects = 'Objects in the spool: open ones grow, closed ones are being sent or wait to be sent.'

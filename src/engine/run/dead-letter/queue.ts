@@ -5,7 +5,7 @@ import { DeliveryError } from '../../../core/errors.js'
 import { Ack } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
-import { CHECK_DISK } from '../../../core/fact.js'
+import { above0, CHECK_DISK } from '../../../core/fact.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import type { Clock } from '../../../lib/time.js'
@@ -50,17 +50,10 @@ export function openDeadLetters(id: string, dataDir: string, environment: DeadLe
   const stock = new DeadLetterStock(file.path)
   metrics.beforeScrape = () => stock.refresh()
   const series = (value: number | undefined) => (value === undefined ? [] : [{ labels: {}, value }])
-  metrics.fact({
-    name: 'sluice_dead_letters_unwritable',
-    help: '1 if the last write to the dead-letter queue failed. Its events wait until a write succeeds.',
-    read: () => (file.isUnwritable ? 1 : 0),
-    problem: isUnwritable =>
-      isUnwritable > 0 && {
-        gravity: 'rejected',
-        what: `${id}: its dead-letter queue cannot be written`,
-        todo: `No events are lost: they wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`,
-      },
-  })
+  const help = '1 if the last write to the dead-letter queue failed. Its events wait until a write succeeds.'
+  const todo = `No events are lost: they wait, and the daemon tries again until the write succeeds. ${CHECK_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`
+  const problem = above0('rejected', 'its dead-letter queue cannot be written', todo)
+  metrics.fact({ name: 'sluice_dead_letters_unwritable', help, read: () => (file.isUnwritable ? 1 : 0), problem })
   const age = () => stock.oldest && Math.max(0, clock.wall() - stock.oldest) / 1000
   metrics.fact({
     name: 'sluice_dead_letters',

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { codecOf } from '../../../../src/core/codecs/list.js'
-import { almostFull } from '../../../../src/engine/flow/almost-full.js'
+import { showStored } from '../../../../src/engine/flow/almost-full.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { undecodedCounter } from '../../../../src/engine/flow/source-output.js'
 import { problemsIn } from '../../../support/facts.js'
@@ -19,7 +19,14 @@ t.test('a source that cannot read half of its lines as it should is a problem', 
 t.test('a buffer or spool that is almost full is a problem', async t => {
   const seen = (kind: 'buffer' | 'spool', bytes: number, most: number) =>
     problemsIn('up', metrics => {
-      metrics.fact({ name: 'size', help: 'Size.', read: () => bytes, problem: almostFull(kind, most) })
+      showStored(
+        metrics,
+        kind,
+        () => bytes,
+        most,
+        () => 7,
+      )
+      t.same([metrics.shown, metrics.live], [['7 buffered'], { buffered_bytes: bytes }])
     })
   t.match(seen('buffer', 80, 100), [
     { what: 'up: its buffer is 80 % full (80B of 100B)', todo: /discards events, with when_full: drop_newest/ },

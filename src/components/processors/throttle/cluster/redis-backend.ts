@@ -92,12 +92,9 @@ export class RedisBackend implements Backend {
     this.#context = context
     this.#aheadMs = context.clock.wall() - context.clock.now()
     this.#backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
-    metrics.fact({
-      name: 'sluice_throttle_backend_up',
-      help: 'Whether the server that keeps the buckets of the group replies in time.',
-      read: () => (this.isUp ? 1 : 0),
-      shown: isUp => isUp === 0 && 'no server',
-    })
+    const up = 'Whether the server that keeps the buckets of the group replies in time.'
+    const [read, shown] = [() => (this.isUp ? 1 : 0), (isUp = 0) => isUp === 0 && 'no server']
+    metrics.fact({ name: 'sluice_throttle_backend_up', help: up, read, shown })
     this.#requests = metrics.counter('sluice_throttle_backend_requests_total', 'Round trips to the server.')
     const help = 'How long the server took to reply, in seconds.'
     this.#latency = metrics.histogram('sluice_throttle_backend_duration_seconds', help, LATENCY_BUCKETS)

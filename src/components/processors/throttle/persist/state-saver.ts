@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { ComponentMetrics, StateFolder } from '../../../../core/component.js'
 import { errorCode, errorText } from '../../../../core/errors.js'
-import { CHECK_DISK } from '../../../../core/fact.js'
+import { above0, CHECK_DISK } from '../../../../core/fact.js'
 import { type BufferFile, type BufferFolder, folderOnDisk } from '../../../../engine/flow/disk-buffer/files.js'
 import { measureWork, type TimerClock } from '../../../../lib/time.js'
 import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
@@ -72,17 +72,10 @@ export class StateSaver {
     const age = () => (this.#dirty || this.#saving ? Math.max(0, clock.wall() - this.#savedAt) / 1000 : 0)
     metrics.gauge('sluice_throttle_state_age_seconds', 'Age of the saved buckets; 0 while they are up to date.', age)
     metrics.gauge('sluice_throttle_state_bytes', 'Size of the saved buckets on disk, in bytes.', () => this.#onDisk)
-    metrics.fact({
-      name: 'sluice_throttle_state_unsaved',
-      help: '1 if buckets cannot be saved. A restart would use older buckets.',
-      read: () => (this.#failures > 0 ? 1 : 0),
-      problem: (isUnsaved, { id }) =>
-        isUnsaved > 0 && {
-          gravity: 'limits',
-          what: `${id}: its buckets cannot be saved`,
-          todo: `After a restart, the throttle uses the buckets that were saved last, so more events than the limits allow may pass. ${CHECK_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
-        },
-    })
+    const help = '1 if buckets cannot be saved. A restart would use older buckets.'
+    const todo = `After a restart, the throttle uses the buckets that were saved last, so more events than the limits allow may pass. ${CHECK_DISK} (SLUICE_BUCKETS_NOT_SAVED).`
+    const problem = above0('limits', 'its buckets cannot be saved', todo)
+    metrics.fact({ name: 'sluice_throttle_state_unsaved', help, read: () => (this.#failures > 0 ? 1 : 0), problem })
   }
 
   async restore(): Promise<void> {
