@@ -1,7 +1,7 @@
-import { BACKSLASH, byteAt, CLOSE_OBJECT, COLON, COMMA, isDigit, OPEN_OBJECT, QUOTE, SPACE } from '../../../lib/kernel/assembly/bytes'
-import { dayNumber, two } from '../../../lib/kernel/assembly/dates'
+import { Byte, byteAt, isDigitByte } from '../../../lib/kernel/assembly/bytes'
+import { dayNumber, twoDigits } from '../../../lib/kernel/assembly/dates'
 import { isIsoTime } from '../../../lib/kernel/assembly/iso-time'
-import { ALSE, escaped, NULL, stringEnd, TRUE } from '../../../lib/kernel/assembly/json-scalars'
+import { ALSE, escaped, NULL, stringEndAt, TRUE } from '../../../lib/kernel/assembly/json-scalars'
 import { forgetBlock } from '../../../lib/kernel/assembly/special-characters'
 
 /**
@@ -119,7 +119,7 @@ function useOfName(p: usize): u32 {
 }
 
 function useOfOther(p: usize, name: usize): u32 {
-  nameEnd = stringEnd(p)
+  nameEnd = stringEndAt(p)
   if (escaped || nameCount == MOST_MEMBERS) return LEFT
   const length = <u32>(nameEnd - p)
   const bit: u32 = 1 << (length & 31)
@@ -149,7 +149,7 @@ function unescape(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
     v128.store(to, bytes)
-    const plain = <usize>ctz(i8x16.bitmask(i8x16.eq(bytes, i8x16.splat(<i8>BACKSLASH))) | 0x10000)
+    const plain = <usize>ctz(i8x16.bitmask(i8x16.eq(bytes, i8x16.splat(<i8>Byte.BACKSLASH))) | 0x10000)
     if (plain >= end - p) return to + (end - p)
     p += plain
     to += plain
@@ -235,7 +235,7 @@ let behind: usize = 0
 
 /** Writes an attribute with the string at `p`. Returns its end; 0: the string has a rare escape. */
 function putText(to: usize, name: usize, length: usize, p: usize): usize {
-  const end = stringEnd(p)
+  const end = stringEndAt(p)
   behind = end + 1
   if (!findText(p, end, escaped, to + HEADS + length)) return 0
   to = putName(to, name, length, 1 + sizeOfVarint(textSize) + textSize)
@@ -262,11 +262,11 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   if (isNegative) p++
   const first = p
   let number: i64 = 0
-  while (isDigit(byteAt(p))) number = number * 10 + (byteAt(p++) - 0x30)
+  while (isDigitByte(byteAt(p))) number = number * 10 + (byteAt(p++) - 0x30)
   let digits = p - first
   let power: f64 = 1
   if (byteAt(p) == POINT) {
-    for (p++; isDigit(byteAt(p)); digits++, power *= 10) number = number * 10 + (byteAt(p++) - 0x30)
+    for (p++; isDigitByte(byteAt(p)); digits++, power *= 10) number = number * 10 + (byteAt(p++) - 0x30)
   }
   // A container has no digits.
   if (digits == 0 || (byteAt(p) | 0x20) == 0x65 || digits > (power > 1 ? MOST_OF_FRACTION : MOST_DIGITS)) return 0
@@ -288,18 +288,18 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
 /** Returns the ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
-  const year = two(p) * 100 + two(p + 2)
+  const year = twoDigits(p) * 100 + twoDigits(p + 2)
   if (year < 1971 || year > 2500) return 0
-  const days = dayNumber(year, two(p + 5), two(p + 8)) - DAYS_TO_1970
-  let seconds = <i64>days * 86_400 + <i64>(two(p + 11) * 3600 + two(p + 14) * 60 + two(p + 17))
+  const days = dayNumber(year, twoDigits(p + 5), twoDigits(p + 8)) - DAYS_TO_1970
+  let seconds = <i64>days * 86_400 + <i64>(twoDigits(p + 11) * 3600 + twoDigits(p + 14) * 60 + twoDigits(p + 17))
   let nanos: u32 = 0
   p += 19
   if (byteAt(p) == POINT) {
     p++
-    for (let unit: u32 = 100_000_000; isDigit(byteAt(p)); p++, unit /= 10) nanos += (byteAt(p) - 0x30) * unit
+    for (let unit: u32 = 100_000_000; isDigitByte(byteAt(p)); p++, unit /= 10) nanos += (byteAt(p) - 0x30) * unit
   }
   if (p + 1 < end) {
-    const offset = <i64>(two(p + 1) * 3600 + two(p + 4) * 60)
+    const offset = <i64>(twoDigits(p + 1) * 3600 + twoDigits(p + 4) * 60)
     seconds += byteAt(p) == MINUS ? offset : -offset
   }
   return <u64>(seconds * 1_000_000_000 + nanos)
@@ -307,7 +307,7 @@ function nanosOf(p: usize, end: usize): u64 {
 
 @inline
 function hexDigit(byte: u32): u32 {
-  return isDigit(byte) ? byte - 0x30 : (byte | 0x20) - 0x61 < 6 ? (byte | 0x20) - 0x57 : 16
+  return isDigitByte(byte) ? byte - 0x30 : (byte | 0x20) - 0x61 < 6 ? (byte | 0x20) - 0x57 : 16
 }
 
 /** Writes an id of `size` bytes. Returns its end; 0 if the hexadecimal digits at `p` are invalid or all 0. */
@@ -384,7 +384,7 @@ function putOthers(to: usize): usize {
     const word = startOf(SEVERITY)
     const size = endOf(SEVERITY) - word
     // A severity that begins with a digit would also be an attribute.
-    if (isDigit(byteAt(word))) return 0
+    if (isDigitByte(byteAt(word))) return 0
     const number = numberIn(words, wordCount, v128.or(v128.load(word), i8x16.splat(0x20)), <u32>size)
     if (number != 0) to = putHead(to, SEVERITY_NUMBER_TAG, number)
     to = putBytes(to, SEVERITY_TEXT_TAG, word, size)
@@ -417,23 +417,23 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
   nameCount = 0
   lengths = 0
   let hasEscapes: u32 = 0
-  if (byteAt(p) != OPEN_OBJECT) return 0
+  if (byteAt(p) != Byte.OPEN_OBJECT) return 0
   do {
     p++
-    if (byteAt(p) == SPACE) p++
-    if (byteAt(p) != QUOTE) return 0
+    if (byteAt(p) == Byte.SPACE) p++
+    if (byteAt(p) != Byte.QUOTE) return 0
     const name = p + 1
     const use = useOfName(name)
     const length = nameEnd - name
     p = nameEnd + 2
-    if (byteAt(nameEnd + 1) != COLON) return 0
-    if (byteAt(p) == SPACE) p++
-    const isString = byteAt(p) == QUOTE
+    if (byteAt(nameEnd + 1) != Byte.COLON) return 0
+    if (byteAt(p) == Byte.SPACE) p++
+    const isString = byteAt(p) == Byte.QUOTE
     const value = p
     const what = use & 0xff
     if (what != 0) {
       if (what < BODY || !isString || startOf(what)) return 0
-      const end = stringEnd(p + 1)
+      const end = stringEndAt(p + 1)
       if (what == BODY) hasEscapes = escaped
       else if (escaped) return 0
       store<u32>(found + (<usize>what << 3), <u32>p + 1)
@@ -449,9 +449,9 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
       store<u32>(values + (<usize>(use >> 8) << 3), <u32>value)
       store<u32>(values + (<usize>(use >> 8) << 3), <u32>(p - value), 4)
     }
-    if (byteAt(p) == SPACE) p++
-  } while (byteAt(p) == COMMA)
-  if (byteAt(p) != CLOSE_OBJECT) return 0
+    if (byteAt(p) == Byte.SPACE) p++
+  } while (byteAt(p) == Byte.COMMA)
+  if (byteAt(p) != Byte.CLOSE_OBJECT) return 0
   if ((startOf(BODY) == 0) != isMap) return WRONG
   to = isMap ? endMap(body, to - body - HEADS) : putBody(to, hasEscapes)
   if (to) to = putOthers(to)

@@ -2,7 +2,7 @@ import { readAccessLine } from '../web-log/assembly/access-log'
 import { byteAt } from '../../../lib/kernel/assembly/bytes'
 import { readCriLine } from '../cri/assembly/cri'
 import { readDockerLine } from '../docker_json/assembly/docker-json'
-import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from '../../../lib/kernel/assembly/members'
+import { beginMembers, beginSlots, copyEscaped, membersEnd, putFieldSlot } from '../../../lib/kernel/assembly/members'
 import { forgetBlock } from '../../../lib/kernel/assembly/special-characters'
 
 /**
@@ -118,13 +118,13 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
   beginMembers(to, slots, by)
   if (hasLine) {
     const stop = copyEscaped(p, end, to)
-    putSlot(lineSlot, <i32>to - 1 + by, <i32>stop + 1 + by, stop - to != end - p)
+    putFieldSlot(lineSlot, <i32>to - 1 + by, <i32>stop + 1 + by, stop - to != end - p)
     to = stop
   }
   memory.copy(to, frame + headBytes, middleBytes)
   for (let n: u32 = 0, slot = middleSlots; n < middleSlotCount; n++, slot += 12) {
     const special = load<i32>(slot, 8)
-    putSlot(load<i32>(slot), load<i32>(slot, 4) + <i32>to + by, (special >> 1) + <i32>to + by, (special & 1) != 0)
+    putFieldSlot(load<i32>(slot), load<i32>(slot, 4) + <i32>to + by, (special >> 1) + <i32>to + by, (special & 1) != 0)
   }
   return to + middleBytes
 }

@@ -1,14 +1,16 @@
 /** Bytes in the kernel's memory. At least 32 more bytes of memory must follow the bytes that are read or written. */
 
-export const QUOTE: u32 = 0x22
-export const BACKSLASH: u32 = 0x5c
-export const COMMA: u32 = 0x2c
-export const COLON: u32 = 0x3a
-export const OPEN_OBJECT: u32 = 0x7b
-export const CLOSE_OBJECT: u32 = 0x7d
-export const OPEN_ARRAY: u32 = 0x5b
-export const CLOSE_ARRAY: u32 = 0x5d
-export const SPACE: u32 = 0x20
+export enum Byte {
+  SPACE = 0x20,
+  QUOTE = 0x22,
+  COMMA = 0x2c,
+  COLON = 0x3a,
+  OPEN_ARRAY = 0x5b,
+  BACKSLASH = 0x5c,
+  CLOSE_ARRAY = 0x5d,
+  OPEN_OBJECT = 0x7b,
+  CLOSE_OBJECT = 0x7d,
+}
 
 @inline
 export function byteAt(p: usize): u32 {
@@ -16,13 +18,13 @@ export function byteAt(p: usize): u32 {
 }
 
 @inline
-export function isDigit(byte: u32): bool {
+export function isDigitByte(byte: u32): bool {
   return byte - 0x30 < 10
 }
 
 /** Returns the address of the first `byte` from `p` on, or `end` if that byte does not occur before `end`. */
 @inline
-export function find(p: usize, end: usize, byte: u8): usize {
+export function findByte(p: usize, end: usize, byte: u8): usize {
   const wanted = i8x16.splat(<i8>byte)
   while (p < end) {
     const found = i8x16.bitmask(i8x16.eq(v128.load(p), wanted))

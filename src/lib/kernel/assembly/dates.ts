@@ -2,7 +2,7 @@ import { byteAt } from './bytes'
 
 /** Returns the value of two digits, or a number above every valid value. */
 @inline
-export function two(p: usize): u32 {
+export function twoDigits(p: usize): u32 {
   const tens = byteAt(p) - 0x30
   const ones = byteAt(p + 1) - 0x30
   return tens < 10 && ones < 10 ? tens * 10 + ones : 10_000

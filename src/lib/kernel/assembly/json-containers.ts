@@ -1,4 +1,4 @@
-import { byteAt, CLOSE_OBJECT } from './bytes'
+import { Byte, byteAt } from './bytes'
 import { BEHIND, ELEMENTS } from './json-heads'
 
 /**
@@ -21,7 +21,7 @@ let openSlot: usize = 0
 let entered = false
 
 // The outermost container of every line is an object.
-store<u32>(open, CLOSE_OBJECT)
+store<u32>(open, Byte.CLOSE_OBJECT)
 
 /** Begins a line, in its outermost object. Returns whether the previous line had other containers. */
 @inline
@@ -62,7 +62,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   const at = open + (<usize>depth << 3)
   store<u32>(at, closer)
   store<u32>(at, <u32>head, HEAD)
-  return closer == CLOSE_OBJECT ? head : ELEMENTS
+  return closer == Byte.CLOSE_OBJECT ? head : ELEMENTS
 }
 
 /** Closes containers deeper than `level`; their outermost one ends at `end`. Returns the entry before the next head. */
@@ -74,11 +74,11 @@ export function leave(level: u32, end: i32): usize {
     store<i32>(openSlot, (end << 1) | load<i32>(openSlot, 4), 4)
     openSlot = 0
   }
-  return closerAt(level) == CLOSE_OBJECT ? head + BEHIND : ELEMENTS
+  return closerAt(level) == Byte.CLOSE_OBJECT ? head + BEHIND : ELEMENTS
 }
 
 /** Skips the white space of JSON. Checks for `end`, because the line end after the text is also white space. */
-export function skipSpace(p: usize, end: usize): usize {
+export function skipJsonSpace(p: usize, end: usize): usize {
   while (p < end) {
     const byte = byteAt(p)
     if (byte != 0x20 && byte != 0x09 && byte != 0x0d && byte != 0x0a) break

@@ -1,4 +1,4 @@
-import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
+import { Byte, byteAt } from './bytes'
 
 /**
  * Programs write the same members in the same order, line after line. This module remembers the heads of members, and
@@ -26,7 +26,7 @@ const NOT_FIRST: usize = 32
 const NOT_SECOND: usize = 36
 export const BEFORE_VALUE: usize = 38
 export const KIND: usize = 39
-export const SLOT: usize = 40
+export const HEAD_SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
 /** If it is added to an entry's address, NEWER and OLDER find the entries that followed the entry's value. */
@@ -54,14 +54,14 @@ export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 1
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
-setElement(ELEMENTS, QUOTE, STRING)
-setElement(OBJECTS, OPEN_OBJECT, OBJECT)
+setElement(ELEMENTS, Byte.QUOTE, STRING)
+setElement(OBJECTS, Byte.OPEN_OBJECT, OBJECT)
 
 function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u8>(entry, <u8>byte)
   store<u32>(entry, ~1, NOT_FIRST)
   store<u8>(entry, <u8>kind, KIND)
-  store<i32>(entry, -1, SLOT)
+  store<i32>(entry, -1, HEAD_SLOT)
   store<u32>(entry, <u32>ELEMENTS, NEWER)
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
@@ -136,7 +136,7 @@ function controlsOf16(p: usize): u32 {
  */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
   const byte = byteAt(value)
-  const kind = byte == QUOTE ? STRING : byte == OPEN_OBJECT ? OBJECT : byte == OPEN_ARRAY ? ARRAY : 0
+  const kind = byte == Byte.QUOTE ? STRING : byte == Byte.OPEN_OBJECT ? OBJECT : byte == Byte.OPEN_ARRAY ? ARRAY : 0
   const length = <u32>(value - p) + <u32>(kind != 0)
   if (length > LONGEST) return OUTSIDE
   const others = length == LONGEST ? 0 : ~0 << length
@@ -148,7 +148,7 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   store<u16>(entry, <u16>(others >> 16), NOT_SECOND)
   store<u8>(entry, <u8>(value - p), BEFORE_VALUE)
   store<u8>(entry, <u8>(kind | (length > 16 ? LONG : 0)), KIND)
-  store<i32>(entry, slot, SLOT)
+  store<i32>(entry, slot, HEAD_SLOT)
   if (load<u32>(before, NEWER) != <u32>entry) {
     if (load<u32>(before, OLDER) != <u32>entry) surprises++
     store<u32>(before, load<u32>(before, NEWER), OLDER)

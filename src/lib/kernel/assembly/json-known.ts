@@ -1,4 +1,4 @@
-import { BACKSLASH, byteAt, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, QUOTE, SPACE } from './bytes'
+import { Byte, byteAt } from './bytes'
 import { closerAt, depth, enter, leave, MOST_NESTED, openHead } from './json-containers'
 import {
   ARRAY,
@@ -11,7 +11,7 @@ import {
   OBJECT,
   OBJECTS,
   OLDER,
-  SLOT,
+  HEAD_SLOT,
   STRING,
 } from './json-heads'
 import { ALSE, NULL, TRUE } from './json-scalars'
@@ -103,12 +103,12 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     let to = value + <usize>(kind & STRING)
     let special: u32 = 0
     if (nests && (kind & (OBJECT | ARRAY)) != 0) {
-      const closer = kind & OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY
+      const closer = kind & OBJECT ? Byte.CLOSE_OBJECT : Byte.CLOSE_ARRAY
       to++
       // An empty container ends here.
       if (byteAt(to) != closer) {
-        if (byteAt(to) <= SPACE || depth == MOST_NESTED) return p
-        const slot = depth == 0 ? load<i32>(entry, SLOT) : -1
+        if (byteAt(to) <= <u32>Byte.SPACE || depth == MOST_NESTED) return p
+        const slot = depth == 0 ? load<i32>(entry, HEAD_SLOT) : -1
         const at = slot >= 0 ? out + (<usize>slot << 3) : 0
         before = enter(closer, entry == OBJECTS ? openHead() : entry, at, <i32>value + shift)
         p = to
@@ -123,7 +123,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
           marks = (marks >> <u64>at) << <u64>at
           if (marks != 0) {
             to = block + <usize>ctz(marks)
-            if (byteAt(to) != BACKSLASH) break
+            if (byteAt(to) != Byte.BACKSLASH) break
             if (load<u8>(ESCAPES + <usize>byteAt(to + 1)) == 0) return p
             special = 1
             to += 2
@@ -135,12 +135,12 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (to < block) to = block
       }
       if (kind & STRING) {
-        if (byteAt(to) != QUOTE) return p
+        if (byteAt(to) != Byte.QUOTE) return p
         to++
       } else {
         // A number or literal has no marks, so this mark is the next opening quote or comes after the line.
         to--
-        if (byteAt(to) == SPACE) to--
+        if (byteAt(to) == Byte.SPACE) to--
         // Braces and brackets may come between the value and the mark.
         if (nests) to = stopFrom(value)
         const first = value + <usize>(byteAt(value) == MINUS)
@@ -161,7 +161,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
       }
     }
     const next = byteAt(to)
-    if (nests && next != COMMA && depth > 0) {
+    if (nests && next != Byte.COMMA && depth > 0) {
       // The containers around the value may end after it.
       let level = depth
       while (level > 0 && byteAt(to) == closerAt(level)) {
@@ -169,19 +169,19 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         to++
       }
       const byte = byteAt(to)
-      if (byte != COMMA) if (level > 0 || byte != CLOSE_OBJECT || to + 1 != end) return p
+      if (byte != Byte.COMMA) if (level > 0 || byte != Byte.CLOSE_OBJECT || to + 1 != end) return p
       before = leave(level, <i32>to + shift)
-      if (byte != COMMA) return 0
+      if (byte != Byte.COMMA) return 0
       p = to + 1
       continue
     }
-    if (next != COMMA) {
-      if (next != CLOSE_OBJECT) return p
+    if (next != Byte.COMMA) {
+      if (next != Byte.CLOSE_OBJECT) return p
       if (to + 1 != end) return p
     }
-    const slot = load<i32>(entry, SLOT)
+    const slot = load<i32>(entry, HEAD_SLOT)
     if (slot >= 0) if (!nests || depth == 0) setSlot(out, slot, <i32>value + shift, <i32>to + shift, special)
-    if (next != COMMA) return 0
+    if (next != Byte.COMMA) return 0
     before = entry
     p = to + 1
   }

@@ -1,5 +1,5 @@
-import { byteAt, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE, SPACE } from './bytes'
-import { closerAt, depth, enter, enterLine, leave, MOST_NESTED, OPEN_BYTES, openHead, skipSpace } from './json-containers'
+import { Byte, byteAt } from './bytes'
+import { closerAt, depth, enter, enterLine, leave, MOST_NESTED, OPEN_BYTES, openHead, skipJsonSpace } from './json-containers'
 import { forgetHeads, isWorthLooking, OUTSIDE, rememberHead } from './json-heads'
 import { passed, passFlat, passNested, setSlot } from './json-known'
 import { escapedStringEnd, scalarEnd } from './json-scalars'
@@ -65,12 +65,12 @@ function slotOf(p: usize, length: u32): i32 {
  * occurs twice. `shift` is added to both start and end.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
-  p = skipSpace(p, end)
-  if (byteAt(p) != OPEN_OBJECT) return NO_OBJECT
+  p = skipJsonSpace(p, end)
+  if (byteAt(p) != Byte.OPEN_OBJECT) return NO_OBJECT
   p++
-  if (byteAt(p) != QUOTE) {
-    const first = skipSpace(p, end)
-    if (byteAt(first) == CLOSE_OBJECT) return skipSpace(first + 1, end) == end ? OBJECT : NO_OBJECT
+  if (byteAt(p) != Byte.QUOTE) {
+    const first = skipJsonSpace(p, end)
+    if (byteAt(first) == Byte.CLOSE_OBJECT) return skipJsonSpace(first + 1, end) == end ? OBJECT : NO_OBJECT
   }
   let nests = enterLine()
   const bits = lengths
@@ -84,22 +84,22 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
     // `p` is after a comma, or after the opening bracket of a container that is not empty.
     if (looks) {
       // In an array, only heads of strings and objects are remembered.
-      if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
+      if (inObject || byteAt(p) == Byte.QUOTE || byteAt(p) == Byte.OPEN_OBJECT) {
         p = nests ? passNested(p, end, before, out, shift) : passFlat(p, end, before, out, shift)
         if (!p) return OBJECT
         before = passed
-        inObject = closerAt(depth) == CLOSE_OBJECT
+        inObject = closerAt(depth) == Byte.CLOSE_OBJECT
         marks = marksFrom(p)
       }
     }
     const head = p
-    if (byteAt(p) == SPACE) p++
+    if (byteAt(p) == Byte.SPACE) p++
     let slot: i32 = -1
     let hasEscapes = false
     if (inObject) {
-      if (byteAt(p) != QUOTE) {
-        p = skipSpace(p, end)
-        if (byteAt(p) != QUOTE) return NO_OBJECT
+      if (byteAt(p) != Byte.QUOTE) {
+        p = skipJsonSpace(p, end)
+        if (byteAt(p) != Byte.QUOTE) return NO_OBJECT
         marks = marksFrom(p)
       }
       const name = p + 1
@@ -108,7 +108,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (marks == 0) marks = marksBeyond()
       p = block + <usize>ctz(marks)
       marks &= marks - 1
-      if (byteAt(p) != QUOTE) {
+      if (byteAt(p) != Byte.QUOTE) {
         p = escapedStringEnd(p)
         if (!p) return NO_OBJECT
         // The name has escapes. Only decoding shows whether it is wanted.
@@ -117,17 +117,17 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
         marks = marksFrom(p + 1)
       } else if ((bits >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
       p++
-      if (byteAt(p) != COLON) {
-        p = skipSpace(p, end)
-        if (byteAt(p) != COLON) return NO_OBJECT
+      if (byteAt(p) != Byte.COLON) {
+        p = skipJsonSpace(p, end)
+        if (byteAt(p) != Byte.COLON) return NO_OBJECT
         marks = marksFrom(p)
       }
       p++
-      if (byteAt(p) == SPACE) p++
+      if (byteAt(p) == Byte.SPACE) p++
     }
     let byte = byteAt(p)
     if (byte <= 0x20) {
-      p = skipSpace(p, end)
+      p = skipJsonSpace(p, end)
       byte = byteAt(p)
       marks = marksFrom(p)
     }
@@ -135,29 +135,29 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
     if (looks && inObject) before = hasEscapes ? OUTSIDE : rememberHead(head, value, slot, before)
     if (depth > 0) slot = -1
     let special: u32 = 0
-    if (byte == QUOTE) {
+    if (byte == Byte.QUOTE) {
       if (marks == 0) marks = marksFrom(p)
       marks &= marks - 1
       if (marks == 0) marks = marksBeyond()
       p = block + <usize>ctz(marks)
       marks &= marks - 1
-      if (byteAt(p) != QUOTE) {
+      if (byteAt(p) != Byte.QUOTE) {
         p = escapedStringEnd(p)
         if (!p) return NO_OBJECT
         special = 1
         marks = marksFrom(p + 1)
       }
       p++
-    } else if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
+    } else if (byte == Byte.OPEN_OBJECT || byte == Byte.OPEN_ARRAY) {
       // The code of an opening bracket is that of the closing bracket minus 2.
       const closer = byte + 2
-      p = skipSpace(p + 1, end)
+      p = skipJsonSpace(p + 1, end)
       if (byteAt(p) != closer) {
         if (depth == MOST_NESTED) return UNDECIDED
         p = value + 1
         const at = slot >= 0 ? out + (<usize>slot << 3) : 0
         before = enter(closer, inObject ? before : openHead(), at, <i32>value + shift)
-        inObject = byte == OPEN_OBJECT
+        inObject = byte == Byte.OPEN_OBJECT
         nests = true
         continue
       }
@@ -168,8 +168,8 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (!p) return NO_OBJECT
     }
     if (slot >= 0) setSlot(out, slot, <i32>value + shift, <i32>p + shift, special)
-    while (byteAt(p) != COMMA) {
-      const behind = skipSpace(p, end)
+    while (byteAt(p) != Byte.COMMA) {
+      const behind = skipJsonSpace(p, end)
       if (behind != p) {
         p = behind
         marks = marksFrom(p)
@@ -177,9 +177,9 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       }
       if (byteAt(p) != closerAt(depth)) return NO_OBJECT
       p++
-      if (depth == 0) return skipSpace(p, end) == end ? OBJECT : NO_OBJECT
+      if (depth == 0) return skipJsonSpace(p, end) == end ? OBJECT : NO_OBJECT
       before = leave(depth - 1, <i32>p + shift)
-      inObject = closerAt(depth) == CLOSE_OBJECT
+      inObject = closerAt(depth) == Byte.CLOSE_OBJECT
     }
     p++
   }

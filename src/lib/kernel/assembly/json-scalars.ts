@@ -1,4 +1,4 @@
-import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
+import { Byte, byteAt, isDigitByte } from './bytes'
 import { plainEnd } from './special-characters'
 
 /**
@@ -22,14 +22,14 @@ function isHex(byte: u32): bool {
 /** Returns the address of the closing quote of a string that has an escape at `p`; 0: the string is invalid. */
 export function escapedStringEnd(p: usize): usize {
   escaped = 1
-  while (byteAt(p) == BACKSLASH) {
+  while (byteAt(p) == Byte.BACKSLASH) {
     const letter = byteAt(p + 1)
     if (letter == 0x75) {
       for (let i: usize = 2; i < 6; i++) if (!isHex(byteAt(p + i))) return 0
       p = plainEnd(p + 6)
     } else if (
-      letter == QUOTE ||
-      letter == BACKSLASH ||
+      letter == Byte.QUOTE ||
+      letter == Byte.BACKSLASH ||
       letter == 0x2f ||
       letter == 0x62 ||
       letter == 0x66 ||
@@ -40,7 +40,7 @@ export function escapedStringEnd(p: usize): usize {
       p = plainEnd(p + 2)
     else return 0
   }
-  return byteAt(p) == QUOTE ? p : 0
+  return byteAt(p) == Byte.QUOTE ? p : 0
 }
 
 /**
@@ -48,9 +48,9 @@ export function escapedStringEnd(p: usize): usize {
  * quote.
  */
 @inline
-export function stringEnd(p: usize): usize {
+export function stringEndAt(p: usize): usize {
   const end = plainEnd(p)
-  if (byteAt(end) == QUOTE) {
+  if (byteAt(end) == Byte.QUOTE) {
     escaped = 0
     return end
   }
@@ -63,19 +63,19 @@ function longNumberEnd(p: usize): usize {
   let digits = p
   if (byteAt(p) == 0x30) p++
   else {
-    while (isDigit(byteAt(p))) p++
+    while (isDigitByte(byteAt(p))) p++
     if (p == digits) return 0
   }
   if (byteAt(p) == 0x2e) {
     digits = ++p
-    while (isDigit(byteAt(p))) p++
+    while (isDigitByte(byteAt(p))) p++
     if (p == digits) return 0
   }
   if ((byteAt(p) | 0x20) == 0x65) {
     p++
     if (byteAt(p) == 0x2b || byteAt(p) == 0x2d) p++
     digits = p
-    while (isDigit(byteAt(p))) p++
+    while (isDigitByte(byteAt(p))) p++
     if (p == digits) return 0
   }
   return p

@@ -1,4 +1,4 @@
-import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
+import { Byte, byteAt, isDigitByte } from './bytes'
 
 /** Receives the fields of a line, and either writes them as JSON members or records where they are in the line. */
 
@@ -42,7 +42,7 @@ export function membersEnd(): usize {
 }
 
 @inline
-export function putSlot(slot: i32, start: i32, end: i32, special: bool): void {
+export function putFieldSlot(slot: i32, start: i32, end: i32, special: bool): void {
   if (slot < 0) return
   const out = slots + (<usize>slot << 3)
   store<i32>(out, start)
@@ -88,7 +88,7 @@ function escapeInto(byte: u32, to: usize): usize {
       return to + 6
     }
   }
-  store<u8>(to, <u8>BACKSLASH)
+  store<u8>(to, <u8>Byte.BACKSLASH)
   store<u8>(to, <u8>letter, 1)
   return to + 2
 }
@@ -114,33 +114,33 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
 export function putText(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {
-    putSlot(slot, <i32>p + by + 1, <i32>end + by, false)
+    putFieldSlot(slot, <i32>p + by + 1, <i32>end + by, false)
     return
   }
   putName(field)
   const start = at
-  store<u8>(start, <u8>QUOTE)
+  store<u8>(start, <u8>Byte.QUOTE)
   const stop = copyEscaped(p, end, start + 1)
-  store<u8>(stop, <u8>QUOTE)
+  store<u8>(stop, <u8>Byte.QUOTE)
   at = stop + 1
-  putSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
+  putFieldSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
 }
 
 /** Puts the text of the string content [p, end), which has escapes. */
 export function putString(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {
-    putSlot(slot, <i32>p + by, <i32>end + by, true)
+    putFieldSlot(slot, <i32>p + by, <i32>end + by, true)
     return
   }
   putName(field)
   const start = at
   const size = end - p
-  store<u8>(start, <u8>QUOTE)
+  store<u8>(start, <u8>Byte.QUOTE)
   for (let copied: usize = 0; copied < size; copied += 16) v128.store(start + 1 + copied, v128.load(p + copied))
   at = start + size + 2
-  store<u8>(at - 1, <u8>QUOTE)
-  putSlot(slot, <i32>start + by, <i32>at + by, true)
+  store<u8>(at - 1, <u8>Byte.QUOTE)
+  putFieldSlot(slot, <i32>start + by, <i32>at + by, true)
 }
 
 /**
@@ -150,33 +150,33 @@ export function putString(field: u32, p: usize, end: usize): void {
 export function putOther(field: u32, p: usize, length: usize): void {
   const slot = slotOf(field)
   if (!writes) {
-    putSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
+    putFieldSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
     return
   }
   putName(field)
   const start = at
-  store<u8>(start, <u8>QUOTE)
+  store<u8>(start, <u8>Byte.QUOTE)
   v128.store(start, v128.load(p), 1)
   v128.store(start, v128.load(p, 16), 17)
   at = start + length + 2
-  store<u8>(at - 1, <u8>QUOTE)
-  putSlot(slot, <i32>start + by, <i32>at + by, false)
+  store<u8>(at - 1, <u8>Byte.QUOTE)
+  putFieldSlot(slot, <i32>start + by, <i32>at + by, false)
 }
 
 /** Puts the number [p, end). Returns false if it is not a number, is very long, or has leading zeros. */
 export function putNumber(field: u32, p: usize, end: usize): bool {
   if (p >= end || end - p > MOST_DIGITS) return false
   if (byteAt(p) == 0x30 && end - p > 1) return false
-  for (let digit = p; digit < end; digit++) if (!isDigit(byteAt(digit))) return false
+  for (let digit = p; digit < end; digit++) if (!isDigitByte(byteAt(digit))) return false
   const slot = slotOf(field)
   if (!writes) {
-    putSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
+    putFieldSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
     return true
   }
   putName(field)
   v128.store(at, v128.load(p))
   const start = at
   at += end - p
-  putSlot(slot, <i32>start + by, <i32>at + by, false)
+  putFieldSlot(slot, <i32>start + by, <i32>at + by, false)
   return true
 }

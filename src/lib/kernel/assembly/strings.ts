@@ -1,4 +1,4 @@
-import { byteAt, QUOTE } from './bytes'
+import { Byte, byteAt } from './bytes'
 import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
@@ -66,7 +66,7 @@ export function narrowStrings(
     else if (start != 0) {
       const p = <usize>(start - shift)
       const first = byteAt(p)
-      if (first == QUOTE) {
+      if (first == Byte.QUOTE) {
         result = 1 - same
         if ((end & 1) != 0) result = UNKNOWN
         else if ((end >> 1) - start - 2 == textLength) {
@@ -143,7 +143,7 @@ export function hashStrings(
     let id = ALONE
     if (skipped != 0 && byteAt(skipped + i) == 1) id = NONE
     else if ((((byteAt(flags + i) & mask) ^ plain) | (<u32>end & 1)) == 0) {
-      const quote = <i32>(byteAt(<usize>(start - shift)) == QUOTE)
+      const quote = <i32>(byteAt(<usize>(start - shift)) == Byte.QUOTE)
       const from = start + quote
       const to = (end >> 1) - quote
       const p = <usize>(from - shift)

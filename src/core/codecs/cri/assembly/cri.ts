@@ -1,4 +1,4 @@
-import { find, SPACE } from '../../../../lib/kernel/assembly/bytes'
+import { Byte, findByte } from '../../../../lib/kernel/assembly/bytes'
 import { isIsoTime } from '../../../../lib/kernel/assembly/iso-time'
 import { putOther, putText } from '../../../../lib/kernel/assembly/members'
 
@@ -20,7 +20,7 @@ const WHOLE: u32 = 0x2046
 
 /** Reads the line [p, end). Returns false for a line that it leaves to JavaScript. */
 export function readCriLine(p: usize, end: usize): bool {
-  const stop = find(p, end, <u8>SPACE)
+  const stop = findByte(p, end, <u8>Byte.SPACE)
   const stream = stop + 1
   const text = stream + STREAM_BYTES + 3
   if (text > end || !isIsoTime(p, stop)) return false

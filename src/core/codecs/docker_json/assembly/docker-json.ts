@@ -1,5 +1,5 @@
-import { BACKSLASH, byteAt, find, QUOTE } from '../../../../lib/kernel/assembly/bytes'
-import { escaped, stringEnd } from '../../../../lib/kernel/assembly/json-scalars'
+import { Byte, byteAt, findByte } from '../../../../lib/kernel/assembly/bytes'
+import { escaped, stringEndAt } from '../../../../lib/kernel/assembly/json-scalars'
 import { putString, putText } from '../../../../lib/kernel/assembly/members'
 
 /** Reads usual whole lines of Docker, like core/codecs/docker_json/docker_json.ts: `{"log":"…\n","stream":"…","time":"…"}`. */
@@ -23,7 +23,7 @@ const R: u32 = 0x72
 function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   let p = end - 1
   if (p <= start || byteAt(p) != letter) return false
-  while (p > start && byteAt(p - 1) == BACKSLASH) p--
+  while (p > start && byteAt(p - 1) == Byte.BACKSLASH) p--
   return ((end - 1 - p) & 1) == 1
 }
 
@@ -31,20 +31,20 @@ function endsWithEscape(start: usize, end: usize, letter: u32): bool {
 export function readDockerLine(p: usize, end: usize): bool {
   if (load<u64>(p) != HEAD) return false
   const log = p + 8
-  const logEnd = stringEnd(log)
+  const logEnd = stringEndAt(log)
   // If the text does not end with a line end, this line is a part of a divided line.
   if (!logEnd || !escaped || !endsWithEscape(log, logEnd, N)) return false
   if (load<u64>(logEnd + 1) != STREAM_NAME || (load<u32>(logEnd + 9) & 0xffffff) != COLON) return false
   const stream = logEnd + 12
-  const streamEnd = stringEnd(stream)
-  if (!streamEnd || escaped || load<u64>(streamEnd + 1) != TIME_NAME || byteAt(streamEnd + 9) != QUOTE) return false
+  const streamEnd = stringEndAt(stream)
+  if (!streamEnd || escaped || load<u64>(streamEnd + 1) != TIME_NAME || byteAt(streamEnd + 9) != Byte.QUOTE) return false
   const time = streamEnd + 10
-  const timeEnd = stringEnd(time)
+  const timeEnd = stringEndAt(time)
   if (!timeEnd || escaped || byteAt(timeEnd + 1) != CLOSE || timeEnd + 2 != end) return false
   const textEnd = endsWithEscape(log, logEnd - 2, R) ? logEnd - 4 : logEnd - 2
   putText(STREAM, stream, streamEnd)
   putText(TIMESTAMP, time, timeEnd)
-  if (find(log, textEnd, <u8>BACKSLASH) == textEnd) putText(MESSAGE, log, textEnd)
+  if (findByte(log, textEnd, <u8>Byte.BACKSLASH) == textEnd) putText(MESSAGE, log, textEnd)
   else putString(MESSAGE, log, textEnd)
   return true
 }

@@ -1,4 +1,4 @@
-import { BACKSLASH, byteAt, find, isPlain, QUOTE, SPACE } from '../../../../lib/kernel/assembly/bytes'
+import { Byte, byteAt, findByte, isPlain } from '../../../../lib/kernel/assembly/bytes'
 import { ISO_BYTES, iso, readTime, TIME_BYTES } from './log-time'
 import { putNumber, putOther, putText } from '../../../../lib/kernel/assembly/members'
 
@@ -56,19 +56,19 @@ function colonOfPort(start: usize, end: usize): usize {
   while (p > start && byteAt(p - 1) - 0x30 < 10) p--
   const colon = p - 1
   if (p == end || end - p > 5 || byteAt(p) == 0x30 || colon <= start || byteAt(colon) != COLON) return 0
-  return byteAt(start) == OPEN || find(start, colon, <u8>COLON) == colon ? colon : 0
+  return byteAt(start) == OPEN || findByte(start, colon, <u8>COLON) == colon ? colon : 0
 }
 
 function isMethod(p: usize, end: usize): bool {
-  for (let at = p; at < end; at++) if (byteAt(at) <= SPACE || byteAt(at) >= 0x7f || byteAt(at) == BACKSLASH) return false
+  for (let at = p; at < end; at++) if (byteAt(at) <= <u32>Byte.SPACE || byteAt(at) >= 0x7f || byteAt(at) == Byte.BACKSLASH) return false
   return end > p
 }
 
 /** Puts the three parts of `GET /path HTTP/1.1`. A request in any other form is put as one text. */
 function putRequest(p: usize, end: usize): void {
-  const method = find(p, end, <u8>SPACE)
+  const method = findByte(p, end, <u8>Byte.SPACE)
   let protocol = end
-  while (protocol > method && byteAt(protocol - 1) != SPACE) protocol--
+  while (protocol > method && byteAt(protocol - 1) != Byte.SPACE) protocol--
   const hasProtocol =
     protocol > method + 1 &&
     end - protocol > 5 &&
@@ -85,18 +85,18 @@ function putRequest(p: usize, end: usize): void {
 function putQuotedFields(stop: usize, end: usize): bool {
   for (let field = REFERER; field <= FORWARDED_FOR; field++) {
     if (stop >= end) return true
-    if (byteAt(stop) != SPACE || stop + 1 >= end) break
-    if (byteAt(stop + 1) == DASH && (stop + 2 == end || byteAt(stop + 2) == SPACE)) {
+    if (byteAt(stop) != Byte.SPACE || stop + 1 >= end) break
+    if (byteAt(stop + 1) == DASH && (stop + 2 == end || byteAt(stop + 2) == Byte.SPACE)) {
       stop += 2
       continue
     }
-    if (byteAt(stop + 1) != QUOTE) break
-    const close = find(stop + 2, end, <u8>QUOTE)
+    if (byteAt(stop + 1) != Byte.QUOTE) break
+    const close = findByte(stop + 2, end, <u8>Byte.QUOTE)
     if (close >= end) return false
     putQuoted(field, stop + 2, close)
     stop = close + 1
   }
-  while (stop < end && byteAt(stop) == SPACE) stop++
+  while (stop < end && byteAt(stop) == Byte.SPACE) stop++
   if (stop < end) putText(REST, stop, end)
   return true
 }
@@ -109,26 +109,26 @@ export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (byteAt(p) == MARK || byteAt(p) == OPEN || !isPlain(p, end)) return false
   // Lines of an error log begin with a time such as 2026/01/31.
   if (byteAt(p + 4) == 0x2f && byteAt(p + 7) == 0x2f) return false
-  let stop = find(p, end, <u8>SPACE)
+  let stop = findByte(p, end, <u8>Byte.SPACE)
   if (hasHosts) {
     const colon = colonOfPort(p, stop)
     if (colon) {
       putText(VHOST, p, colon)
       if (!putNumber(PORT, colon + 1, stop)) return false
       p = stop + 1
-      stop = find(p, end, <u8>SPACE)
+      stop = findByte(p, end, <u8>Byte.SPACE)
     }
   }
   if (stop <= p || stop >= end) return false
   putUnlessDash(CLIENT, p, stop)
   p = stop + 1
-  stop = find(p, end, <u8>SPACE)
+  stop = findByte(p, end, <u8>Byte.SPACE)
   if (stop <= p || stop >= end) return false
   putUnlessDash(IDENTITY, p, stop)
   p = stop + 1
   // A user name may contain spaces.
-  stop = find(p, end, <u8>SPACE)
-  while (stop < end && byteAt(stop + 1) != OPEN) stop = find(stop + 1, end, <u8>SPACE)
+  stop = findByte(p, end, <u8>Byte.SPACE)
+  while (stop < end && byteAt(stop + 1) != OPEN) stop = findByte(stop + 1, end, <u8>Byte.SPACE)
   if (stop <= p || stop >= end) return false
   putUnlessDash(USER, p, stop)
   p = stop + 2
@@ -137,13 +137,13 @@ export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (stop + 3 >= end || byteAt(stop) != CLOSE || load<u16>(stop + 1) != 0x2220 || !readTime(p)) return false
   putOther(TIMESTAMP, iso, ISO_BYTES)
   p = stop + 3
-  stop = find(p, end, <u8>QUOTE)
-  if (stop + 1 >= end || byteAt(stop + 1) != SPACE) return false
+  stop = findByte(p, end, <u8>Byte.QUOTE)
+  if (stop + 1 >= end || byteAt(stop + 1) != Byte.SPACE) return false
   putRequest(p, stop)
   p = stop + 2
-  stop = find(p, end, <u8>SPACE)
+  stop = findByte(p, end, <u8>Byte.SPACE)
   if (!putNumberUnlessDash(STATUS, p, stop)) return false
   p = stop + 1
-  stop = find(p, end, <u8>SPACE)
+  stop = findByte(p, end, <u8>Byte.SPACE)
   return putNumberUnlessDash(BYTES, p, stop) && putQuotedFields(stop, end)
 }

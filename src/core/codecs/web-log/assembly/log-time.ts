@@ -1,5 +1,5 @@
 import { byteAt } from '../../../../lib/kernel/assembly/bytes'
-import { dayNumber, daysIn, putTwo, two } from '../../../../lib/kernel/assembly/dates'
+import { dayNumber, daysIn, putTwo, twoDigits } from '../../../../lib/kernel/assembly/dates'
 
 /** Converts times of access logs to ISO 8601 in UTC. Caches the last time, since many lines have the same second. */
 
@@ -50,14 +50,14 @@ function putDay(days: u32): void {
 
 /** Converts the time at `p` to `iso`. Returns false if there is no time, or a rare one such as a leap second. */
 function convert(p: usize): bool {
-  const year = two(p + 7) * 100 + two(p + 9)
+  const year = twoDigits(p + 7) * 100 + twoDigits(p + 9)
   const month = monthAt(p + 3)
-  const day = two(p)
-  const hour = two(p + 12)
-  const minute = two(p + 15)
-  const second = two(p + 18)
-  const offsetHours = two(p + 22)
-  const offsetMinutes = two(p + 24)
+  const day = twoDigits(p)
+  const hour = twoDigits(p + 12)
+  const minute = twoDigits(p + 15)
+  const second = twoDigits(p + 18)
+  const offsetHours = twoDigits(p + 22)
+  const offsetMinutes = twoDigits(p + 24)
   const sign = byteAt(p + 21)
   if (byteAt(p + 2) != 0x2f || byteAt(p + 6) != 0x2f || byteAt(p + 11) != 0x3a || byteAt(p + 14) != 0x3a) return false
   if (byteAt(p + 17) != 0x3a || byteAt(p + 20) != 0x20 || (sign != 0x2b && sign != 0x2d)) return false
