@@ -4,7 +4,7 @@ import type { Codec } from '../core/codec.js'
 import { JSON_OBJECTS } from '../core/codecs/json.js'
 import { formatDuration } from '../lib/units.js'
 import type { Replay } from './replay.js'
-import type { Fact } from './result.js'
+import type { StatedFact } from './result.js'
 import type { ThrottlePath } from './subject.js'
 import type { Trials } from './trials.js'
 import { count, keyText, number, timeText } from './words.js'
@@ -20,12 +20,12 @@ export interface Replayed {
   readonly other?: Replay<Trials> | undefined
 }
 
-export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): Fact[] {
+export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): StatedFact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
   const { failedOpen, refused, late, waits } = decider
   const { span } = slots
-  const facts: Fact[] = []
+  const facts: StatedFact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
   if (span) add('time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`)
   if (replay.held > 0) {

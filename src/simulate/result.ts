@@ -26,7 +26,7 @@ export interface SimulationResult {
   readonly config: string | null
   /** The command-line options that change the throttle, as a user would type them. */
   readonly changed: readonly string[]
-  readonly settings: readonly Fact[]
+  readonly settings: readonly StatedFact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
   /** The field with the event time. If null, the time at which a daemon received the event is used. */
@@ -42,21 +42,21 @@ export interface SimulationResult {
   readonly from: number | null
   readonly to: number | null
   /** The slots of equal length to which every `over_time` refers. Null if no event has a time. */
-  readonly slots: SlotTable | null
+  readonly slots: SlotRows | null
   /** Notes about the numbers, for example about events without a time. */
-  readonly notes: readonly Fact[]
+  readonly notes: readonly StatedFact[]
   /** One entry for each combination of key, window and limit, in this order. */
   readonly results: readonly TrialResult[]
   /** The throttle with the options of the first trial, to paste into a configuration. */
   readonly yaml: string
 }
 
-export interface Fact {
+export interface StatedFact {
   readonly name: string
   readonly text: string
 }
 
-export interface SlotTable {
+export interface SlotRows {
   readonly start: number
   readonly slot_ms: number
   /** At most 240. */
@@ -151,7 +151,7 @@ export interface Simulation extends Replayed {
   readonly variants: readonly Variant[]
   readonly inputs: readonly SimulationInput[]
   readonly complete: boolean
-  readonly notes?: readonly Fact[]
+  readonly notes?: readonly StatedFact[]
   /** How the search found the limit of each trial. Empty if the limits were given. */
   readonly searches: readonly SearchResult[]
   readonly unanswered?: readonly Unanswered[]
@@ -220,7 +220,7 @@ function trialResult({ options, ids, tally }: Trial, search: SearchResult | unde
   }
 }
 
-function settingsOf({ subject, typed, variants, inputs, route, isBacklog = false }: Simulation): Fact[] {
+function settingsOf({ subject, typed, variants, inputs, route, isBacklog = false }: Simulation): StatedFact[] {
   const { component, config } = subject
   const changes = typed.length > 0 ? `with ${typed.join(' ')}` : ''
   const source =

@@ -1,6 +1,6 @@
 import { beginning, displayWidth, padEnd, wrapBehind } from '../daemon/process/wrap.js'
 import { formatDuration, formatSize } from '../lib/units.js'
-import type { Fact, KeyResult, OtherKeys, SimulationResult, TrialResult } from './result.js'
+import type { KeyResult, OtherKeys, SimulationResult, StatedFact, TrialResult } from './result.js'
 import { count, keyName, limitText, number, percent, windowText } from './words.js'
 
 const SHOWN_KEYS = 20
@@ -10,7 +10,8 @@ const NAME_WIDTH = 11
 export function summaryText(result: SimulationResult, style: SummaryStyle): string {
   const { results, settings, notes, events, excluded, yaml } = result
   const columns = style.columns || USUAL_COLUMNS
-  const row = ({ name, text }: Fact) => `${name.padEnd(NAME_WIDTH)}${wrapBehind(text, columns, ' '.repeat(NAME_WIDTH))}`
+  const row = ({ name, text }: StatedFact) =>
+    `${name.padEnd(NAME_WIDTH)}${wrapBehind(text, columns, ' '.repeat(NAME_WIDTH))}`
   const width = number(events).length
   const total = (name: string, value: number) =>
     row({ name, text: `${number(value).padStart(width)} ${percent(value, events).padStart(8)}` })
@@ -33,7 +34,7 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
 }
 
 /** The limit that the search found, the result with the next limit, and the share of events that pass. */
-export function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
+export function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): StatedFact[] {
   const { search, window_ms, key_field, passed } = trial
   if (!search) return []
   const { goal, kind, does, needed, next, figures } = search

@@ -9,7 +9,7 @@ import { printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import { formatDuration, parseDuration } from '../lib/units.js'
 import { type FramesReader, Replay } from './replay.js'
-import type { Fact, Simulation } from './result.js'
+import type { Simulation, StatedFact } from './result.js'
 import { routeFrom, subjectOf } from './subject.js'
 import { parsePathFlag } from './throttle-flags.js'
 import { Trials } from './trials.js'
@@ -125,7 +125,7 @@ function durationOf(text: string | undefined): number {
   throw new UsageError('--tap needs --for DURATION, as in --for 5m; at most 24 days', 'simulate')
 }
 
-function tapNotes(shown: number, skipped: number): Fact[] {
+function tapNotes(shown: number, skipped: number): StatedFact[] {
   if (skipped === 0) return [{ name: 'tap', text: 'no event was skipped' }]
   const part = `${number(skipped)} events (${percent(skipped, shown + skipped)})`
   const text = `${part} were skipped (a tap shows at most ${number(TAPPED_PER_SECOND)} per second): with them, the throttle would discard more`

@@ -9,7 +9,7 @@ import type { Limit } from '../components/throttle/limit.js'
 import { conditionText } from '../core/condition/condition-text.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import { formatDuration, formatSize } from '../lib/units.js'
-import type { Fact, TrialResult } from './result.js'
+import type { StatedFact, TrialResult } from './result.js'
 
 const DEFAULT_BUCKET_NAME = '(default bucket)'
 
@@ -46,7 +46,7 @@ export function keyText(paths: readonly FieldPath[]): string | undefined {
 }
 
 /** Describes throttles that differ only in limit, window or key. `isBacklog`: the simulated events are backlog. */
-export function describeThrottles(all: readonly ThrottleConfig[], isBacklog: boolean): Fact[] {
+export function describeThrottles(all: readonly ThrottleConfig[], isBacklog: boolean): StatedFact[] {
   const [first] = all as [ThrottleConfig]
   const { exclude, max_keys, on_max_keys } = first
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = first
@@ -62,9 +62,9 @@ export function describeThrottles(all: readonly ThrottleConfig[], isBacklog: boo
 }
 
 /** Describes options that make the daemon differ from the simulation, or do more than pass and discard events. */
-function beyondDeciding(options: ThrottleConfig, isBacklog: boolean): Fact[] {
+function beyondDeciding(options: ThrottleConfig, isBacklog: boolean): StatedFact[] {
   const { mode, over_limit, limits, scope } = options
-  const facts: Fact[] = []
+  const facts: StatedFact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
   if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
   if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')

@@ -2,11 +2,11 @@ import { constants, statSync } from 'node:fs'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../../core/errors.js'
+import { silentLog } from '../../core/silent-log.js'
 import { type CachedRevision, cachedRevision } from '../../daemon/fleet/revision-cache.js'
 import { completed } from '../../daemon/managed/local-part.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
-import { silentLog } from '../../daemon/process/log.js'
 import { checkComponents, checkTlsFiles, type FileCheck } from '../../engine/config/checks/file-checks.js'
 import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
@@ -187,7 +187,7 @@ async function checkLocalPart(
  */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   await refuseRepeats(config)
-  for (const orphan of await leftBehind(config, silentLog())) {
+  for (const orphan of await leftBehind(config, silentLog)) {
     const { kind, id, events, path: place } = orphan
     const isState = kind === 'checkpoint' || kind === 'buckets'
     const unknown = isState ? `saved ${dataName(kind)}` : `a ${dataName(kind)} that cannot be read now`

@@ -9,6 +9,7 @@ import { DirectCalls } from '../../lib/files/direct-calls.js'
 import type { FileSystems } from '../../lib/files/disk/file-systems.js'
 import { irregular } from '../../lib/files/regular-file.js'
 import { type Clock, sleep } from '../../lib/time.js'
+import { keyOf } from './identity.js'
 
 /** The system calls, replaceable for tests. */
 export const calls = {
@@ -286,11 +287,6 @@ export class AppendedFile {
     const { bytesRead } = await this.#calls.read(this.#fd, last, 0, 1, size - 1)
     return bytesRead === 1 && last[0] !== LF
   }
-}
-
-/** Identifies a file, regardless of the path used. */
-export function keyOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
-  return `${dev}:${ino}`
 }
 
 function behind(parts: readonly Buffer[], count: number): Buffer[] {

@@ -10,7 +10,8 @@ import { type FileSystems, fileSystems } from '../../lib/files/disk/file-systems
 import { makeFolder } from '../../lib/files/make-folder.js'
 import { orAborted } from '../../lib/time.js'
 import { inTurn } from '../../lib/turns.js'
-import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite, writeDirectly } from './appended-file.js'
+import { AppendedFile, calls, callsThrough, type FileCalls, TornWrite, writeDirectly } from './appended-file.js'
+import { keyOf } from './identity.js'
 
 const options = z.strictObject({
   path: filePath().describe(

@@ -6,7 +6,7 @@ import { checkServer, replyTimeout, serverOptions } from '../../net/redis/option
 
 const name = () => reaches('nothing', z.string().min(1).max(512))
 
-export const redisOptions = z
+export const redisSourceOptions = z
   .strictObject({
     ...serverOptions,
     stream: name().describe('Key of the stream.'),
@@ -44,4 +44,4 @@ export const redisOptions = z
       refuseAt(context, ['decode'], `cannot be ${redis.decode.name}, whose records are not text`)
     if (redis.claim_after < 3000) refuseAt(context, ['claim_after'], 'must be at least 3 Seconds')
   })
-export type RedisSourceOptions = z.output<typeof redisOptions>
+export type RedisSourceOptions = z.output<typeof redisSourceOptions>

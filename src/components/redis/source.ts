@@ -1,14 +1,14 @@
 import { dividedWarnings } from '../../core/codecs/options.js'
 import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
-import { redisOptions } from './options.js'
+import { redisSourceOptions } from './options.js'
 
 export const redis = defineSource({
   type: 'redis',
   summary: 'Reads a stream of Redis or Valkey as a member of a consumer group.',
   notes:
     'Sluice acknowledges an entry (`XACK`) when its event is delivered, discarded and counted, or safe on disk. After a kill or a failed delivery, it first reads its unacknowledged entries again. After `claim_after`, it takes over the entries of a consumer that no longer exists. A server that fails may forget acknowledgements that it has not written yet; it then delivers their entries again.\n\nSluice does not trim streams. Entries that are trimmed before Sluice reads them are lost; `sluice_redis_lag_entries` shows how many entries wait, and `sluice_redis_trimmed_entries_total` counts entries that were trimmed after a consumer got them. Several daemons of a group read entries in any order.\n\nThe server must be Redis 6.2 or newer, or Valkey. An ACL user needs `~STREAM +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`.',
-  options: redisOptions,
+  options: redisSourceOptions,
   examples: [
     {
       title: 'JSON entries, shared by the daemons of a group',

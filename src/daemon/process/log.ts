@@ -93,8 +93,6 @@ function isCounts(value: unknown): boolean {
 export const messageLog = (level: string, write: (line: string) => void): Logger =>
   pino({ level, base: null, timestamp: false }, { write })
 
-export const silentLog = (): Logger => pino({ enabled: false })
-
 export function logWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }

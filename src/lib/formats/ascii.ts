@@ -21,12 +21,12 @@ export const CLOSE_ARRAY = 0x5d
 export const OPEN_OBJECT = 0x7b
 export const CLOSE_OBJECT = 0x7d
 
-export function isDigit(byte: number): boolean {
+export function isDigit(byte = 0): boolean {
   return byte >= ZERO && byte <= NINE
 }
 
 /** Whether the bytes [p, end) begin with `text`. */
-export function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
+export function isAt(b: Uint8Array, p: number, end: number, text: Uint8Array): boolean {
   if (end - p < text.length) return false
   for (let i = 0; i < text.length; i++) if (b[p + i] !== text[i]) return false
   return true

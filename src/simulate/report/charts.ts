@@ -1,6 +1,6 @@
 import { escapedHtml } from '../../lib/formats/html-text.js'
 import { formatDuration } from '../../lib/units.js'
-import type { SimulationResult, SlotTable, TimeResult, TrialResult } from '../result.js'
+import type { SimulationResult, SlotRows, TimeResult, TrialResult } from '../result.js'
 import { amountText, count, keyName, number, percent, timeText, windowText } from '../words.js'
 import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
@@ -114,7 +114,7 @@ export function timeTicks(startMs: number, lengthMs: number): Tick[] {
 }
 
 /** The start of a slot as text. The first slot may begin earlier than a Date can represent. */
-export function startText({ start, slot_ms }: SlotTable, slot: number): string {
+export function startText({ start, slot_ms }: SlotRows, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
 
@@ -160,11 +160,11 @@ interface Series {
 interface Bars {
   readonly id: string
   readonly title: string
-  readonly slots: SlotTable
+  readonly slots: SlotRows
   readonly series: readonly Series[]
 }
 
-export function outcomesOverTime(id: string, slots: SlotTable, times: TimeResult): string {
+export function outcomesOverTime(id: string, slots: SlotRows, times: TimeResult): string {
   const outcomes = ['passed', 'discarded', 'excluded'] as const
   const series = outcomes
     .map(name => ({ name, style: name, counts: times[name] }))
@@ -172,7 +172,7 @@ export function outcomesOverTime(id: string, slots: SlotTable, times: TimeResult
   return barChart(coarser({ id, title: 'All events over time', slots, series }))
 }
 
-export function discardsOverTime(id: string, slots: SlotTable, { discarded, by_key }: TimeResult): string {
+export function discardsOverTime(id: string, slots: SlotRows, { discarded, by_key }: TimeResult): string {
   const title = 'Discards over time, by key'
   if (discarded.every(value => value === 0)) return `<h3>${title}</h3><p>Nothing is discarded.</p>`
   const named = by_key.slice(0, KEY_SERIES)

@@ -1,6 +1,6 @@
 import { cutAt } from '../../daemon/process/wrap.js'
 import { escapedHtml } from '../../lib/formats/html-text.js'
-import type { Fact } from '../result.js'
+import type { StatedFact } from '../result.js'
 
 /** Text from events is untrusted. Put it into elements and quoted attributes only through `escaped`. */
 
@@ -16,7 +16,7 @@ export function cut(text: string, most: number): string {
 }
 
 /** A section that lists names and texts. Empty if `rows` is empty. */
-export function factsSection(id: string, heading: string, rows: readonly Fact[]): string {
+export function factsSection(id: string, heading: string, rows: readonly StatedFact[]): string {
   if (rows.length === 0) return ''
   const items = rows.map(
     ({ name, text }) => `<dt>${escapedHtml(name)}</dt><dd>${escapedHtml(cut(text, LONGEST_TEXT))}</dd>`,

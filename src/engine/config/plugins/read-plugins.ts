@@ -27,7 +27,7 @@ export function filesOf(plugins: Plugins): readonly string[] {
  * The components that a configuration can use, and the codecs of its plugins. `codecs` is undefined if the
  * configuration must not list plugins.
  */
-export interface Known {
+export interface KnownComponents {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined
 }
@@ -49,7 +49,7 @@ export function withPlugins(
   components: readonly AnyDefinition[],
   plugins: Plugins | undefined,
   found: FoundProblem,
-): Known {
+): KnownComponents {
   const nodes = namesIn(root)
   if (plugins) return added(nodes, ['plugins'], components, plugins, found)
   if (nodes.length > 0) found.problems.add(root.entries.get('plugins')!.key, ['plugins'], NOT_HERE)
@@ -62,7 +62,7 @@ function added(
   components: readonly AnyDefinition[],
   plugins: Plugins,
   { problems, warnings }: FoundProblem,
-): Known {
+): KnownComponents {
   const all = [...components]
   const codecs: CodecDefinition[] = []
   const seen = new Set<unknown>()

@@ -1,6 +1,6 @@
-import { DOT, SLASH, SPACE, TAB } from '../../formats/ascii.js'
+import { DOT, isAt, isDigit, SLASH, SPACE, TAB } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { BLANK, INDENTED, isDigit, isWord, marginOf, skipBlanks, startsWith, startsWithAny } from './lines.js'
+import { BLANK, INDENTED, isWord, marginOf, skipBlanks, startsWithAny } from './lines.js'
 
 /**
  * Panics and goroutine dumps of Go, with their empty lines. A stack that the program itself logged joins the line
@@ -38,7 +38,7 @@ export function judgeGo(state: number, b: Uint8Array, start: number, end: number
   if (state === HEAD && startsWithAny(b, start, end, MORE_HEAD)) return BELONGS | (HEAD << 2)
   if (state === CALLS && (startsWithAny(b, start, end, NOT_CALLS) || isCall(b, start, end)))
     return BELONGS | (CALLS << 2)
-  if (state >= CALLS && startsWith(b, start, end, EXIT)) return BELONGS | (IDLE << 2)
+  if (state >= CALLS && isAt(b, start, end, EXIT)) return BELONGS | (IDLE << 2)
   if (state === GAP && isRegister(b, start, end)) return BELONGS | (GAP << 2)
   if (isFunction(b, start, end)) return JOINS | (IDLE << 2)
   return BEGINS | ((startsWithAny(b, start, end, PANICS) ? HEAD : IDLE) << 2)
@@ -63,7 +63,7 @@ function isRegister(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   while (p < end && p - start <= LONGEST_REGISTER && isWord(b[p])) p++
   const value = skipBlanks(b, p, end)
-  return p > start && value > p && startsWith(b, value, end, REGISTER)
+  return p > start && value > p && isAt(b, value, end, REGISTER)
 }
 
 /** Whether the line is only a function like `github.com/acme/shop.(*Cart).Add`, as error packages and zap print it. */

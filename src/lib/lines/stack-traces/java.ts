@@ -1,6 +1,6 @@
-import { COLON, DOT } from '../../formats/ascii.js'
+import { COLON, DOT, isAt, isDigit } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
+import { endsWithAny, INDENTED, isUpper, isWord, marginOf, startsWithAny, TEXT } from './lines.js'
 
 /**
  * Stack traces of the JVM. A line at the margin that begins with the name of an exception joins the line before it,
@@ -22,9 +22,9 @@ export function judgeJava(state: number, b: Uint8Array, start: number, end: numb
   // A message may contain empty lines.
   if (margin !== TEXT) return state === TRACE ? JOINS | (TRACE << 2) : BEGINS | (IDLE << 2)
   if (startsWithAny(b, start, end, LINKS)) return BELONGS | (TRACE << 2)
-  if (startsWith(b, start, end, MORE) && isDigit(b[start + MORE.length])) return BELONGS | (TRACE << 2)
+  if (isAt(b, start, end, MORE) && isDigit(b[start + MORE.length])) return BELONGS | (TRACE << 2)
   if (isThrowable(b, start, end)) return JOINS | (TRACE << 2)
-  return BEGINS | ((startsWith(b, start, end, UNCAUGHT) ? TRACE : IDLE) << 2)
+  return BEGINS | ((isAt(b, start, end, UNCAUGHT) ? TRACE : IDLE) << 2)
 }
 
 /** Whether the line is like `java.lang.IllegalStateException: message`: a qualified name, alone or before a colon. */

@@ -1,4 +1,4 @@
-import { SPACE, TAB } from '../../formats/ascii.js'
+import { isAt, isDigit, SPACE, TAB } from '../../formats/ascii.js'
 
 /** Predicates on a line [start, end), for recognizing stack traces. */
 
@@ -17,27 +17,17 @@ export function skipBlanks(b: Uint8Array, start: number, end: number): number {
   return start
 }
 
-export function startsWith(b: Uint8Array, start: number, end: number, text: Uint8Array): boolean {
-  if (end - start < text.length) return false
-  for (let i = 0; i < text.length; i++) if (b[start + i] !== text[i]) return false
-  return true
-}
-
 export function startsWithAny(b: Uint8Array, start: number, end: number, texts: readonly Uint8Array[]): boolean {
-  for (let i = 0; i < texts.length; i++) if (startsWith(b, start, end, texts[i]!)) return true
+  for (let i = 0; i < texts.length; i++) if (isAt(b, start, end, texts[i]!)) return true
   return false
 }
 
 export function endsWithAny(b: Uint8Array, start: number, end: number, texts: readonly Uint8Array[]): boolean {
   for (let i = 0; i < texts.length; i++) {
     const { length } = texts[i]!
-    if (end - start >= length && startsWith(b, end - length, end, texts[i]!)) return true
+    if (end - start >= length && isAt(b, end - length, end, texts[i]!)) return true
   }
   return false
-}
-
-export function isDigit(byte: number | undefined): boolean {
-  return byte !== undefined && byte >= 0x30 && byte <= 0x39
 }
 
 export function isUpper(byte: number | undefined): boolean {

@@ -1,6 +1,6 @@
-import { COLON, SPACE } from '../../formats/ascii.js'
+import { COLON, isAt, isDigit, SPACE } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { BLANK, INDENTED, isDigit, marginOf, skipBlanks, startsWith, startsWithAny } from './lines.js'
+import { BLANK, INDENTED, marginOf, skipBlanks, startsWithAny } from './lines.js'
 
 /**
  * Errors of Node.js with their frames, properties and causes. The report of an uncaught error also has, in this order,
@@ -36,12 +36,12 @@ export function judgeNode(state: number, b: Uint8Array, start: number, end: numb
   if (state === PLACE) return BELONGS | (SOURCE << 2)
   if (state === SOURCE && isMark(b, start, end)) return BELONGS | (MARK << 2)
   if (margin === INDENTED) return BELONGS | ((state >= GAP ? REPORT : IDLE) << 2)
-  if (state === MARK || state === GAP) return BELONGS | ((startsWith(b, start, end, UNCAUGHT) ? GAP : REPORT) << 2)
+  if (state === MARK || state === GAP) return BELONGS | ((isAt(b, start, end, UNCAUGHT) ? GAP : REPORT) << 2)
   if (startsWithAny(b, start, end, CAUSES) || isClosing(b, start, end))
     return BELONGS | ((state === REPORT ? REPORT : IDLE) << 2)
   if (state >= REPORT) {
     if (startsWithAny(b, start, end, IN_REPORT)) return BELONGS | (REPORT << 2)
-    if (startsWith(b, start, end, VERSION)) return BELONGS | (IDLE << 2)
+    if (isAt(b, start, end, VERSION)) return BELONGS | (IDLE << 2)
   }
   return BEGINS | ((isPlace(b, start, end) ? PLACE : IDLE) << 2)
 }

@@ -1,5 +1,6 @@
+import { isAt } from '../../formats/ascii.js'
 import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
-import { INDENTED, marginOf, skipBlanks, startsWith, startsWithAny, TEXT } from './lines.js'
+import { INDENTED, marginOf, skipBlanks, startsWithAny, TEXT } from './lines.js'
 
 /**
  * Tracebacks of Python. The head joins the line before it, because `logging.exception` prints its message before the
@@ -26,14 +27,14 @@ const LINKS = [
 export function judgePython(state: number, b: Uint8Array, start: number, end: number): number {
   const margin = marginOf(b, start, end)
   if (margin === INDENTED) {
-    if (!startsWith(b, skipBlanks(b, start, end), end, GROUP_HEAD)) return BELONGS | (state << 2)
+    if (!isAt(b, skipBlanks(b, start, end), end, GROUP_HEAD)) return BELONGS | (state << 2)
     return headVerdict(state) | (NAMED << 2)
   }
   if (margin !== TEXT) {
     if (state === LINK) return BELONGS | (LINK << 2)
     return state >= NAMED ? JOINS | (GAP << 2) : BEGINS | (IDLE << 2)
   }
-  if (startsWith(b, start, end, HEAD)) return headVerdict(state) | (FRAMES << 2)
+  if (isAt(b, start, end, HEAD)) return headVerdict(state) | (FRAMES << 2)
   if (state === FRAMES) return BELONGS | (NAMED << 2)
   if (startsWithAny(b, start, end, LINKS)) return (state === IDLE ? JOINS : BELONGS) | (LINK << 2)
   return BEGINS | (IDLE << 2)

@@ -1,18 +1,8 @@
 /** Formats numbers and times, in the same way as `sluice top`. */
 
-const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P']
+import { short } from '../../../lib/units.js'
 
-/** Formats a number with at most five characters: 999, 12.3k, 4.56M. */
-export function short(value: number): string {
-  let unit = 0
-  let rest = value
-  while (Math.round(rest) >= 1000 && unit < PREFIXES.length - 1) {
-    rest /= 1000
-    unit++
-  }
-  if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
-  return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${PREFIXES[unit]}`
-}
+export { short }
 
 /** 1,204,118 */
 export const grouped = (value: number) => Math.round(value).toLocaleString('en-US')
@@ -22,12 +12,12 @@ export const rate = (value: number | undefined) => (value === undefined ? '–' 
 
 export const bytes = (value: number) => `${short(value)}B`
 
-export const counted = (count: number, what: string) => `${grouped(count)} ${what}${count === 1 ? '' : 's'}`
+export const countedWhole = (count: number, what: string) => `${grouped(count)} ${what}${count === 1 ? '' : 's'}`
 
 export const percentText = (share: number) => `${Math.round(share * 100)} %`
 
 /** Formats a duration: 1.5s, 2m 5s, 3h 20m, 12d 4h; below one second in milliseconds. */
-export function duration(ms: number): string {
+export function durationText(ms: number): string {
   if (ms < 1000) return `${Math.round(Math.max(0, ms))}ms`
   if (ms < 60_000) return `${+(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)}s`
   const minutes = Math.floor(ms / 60_000)

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 import { link } from '../kit/route.js'
-import { duration, grouped, rate } from '../kit/words.js'
+import { durationText, grouped, rate } from '../kit/words.js'
 import { countsOf, flow, isFresh, now, second, status } from './live.js'
 import type { Books as BooksOf } from './types.js'
 
@@ -83,7 +83,7 @@ export function BooksLine() {
           )}
           {started && (
             <span>
-              up <b>{duration(now.value - Date.parse(started))}</b>
+              up <b>{durationText(now.value - Date.parse(started))}</b>
             </span>
           )}
         </span>

@@ -4,7 +4,7 @@ import { Plot } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
-import { clock, counted, duration, grouped, rate, visible } from '../kit/words.js'
+import { clock, countedWhole, durationText, grouped, rate, visible } from '../kit/words.js'
 import { Event, ruleText } from './event.js'
 import { discardsOf, inputParts } from './flow.js'
 import { health } from './health.js'
@@ -113,7 +113,7 @@ function Plots({ id }: { id: string }) {
   return (
     <div class="columns">
       <Plot
-        label={`the last ${duration(at.length * data.step_ms)}, events per second`}
+        label={`the last ${durationText(at.length * data.step_ms)}, events per second`}
         at={at}
         curves={[
           { label: 'received', values: of('received'), colour: 'area', isArea: true },
@@ -184,7 +184,7 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
         {bucket !== undefined && `Of the bucket ${bucket || '(default)'}. `}
         {data.events.length === 0
           ? 'No events of this kind are kept'
-          : `The last ${counted(data.events.length, 'event')}`}
+          : `The last ${countedWhole(data.events.length, 'event')}`}
         {data.from && `; kept since ${clock(data.from)}`}.{' '}
         <button type="button" onClick={retry}>
           look again

@@ -4,7 +4,7 @@ import { CopyableCommand, FailureNote, Filter, matches, StateMark } from '../kit
 import { currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { bytes, clock, counted, duration, grouped, percentText, rate, visible } from '../kit/words.js'
+import { bytes, clock, countedWhole, durationText, grouped, percentText, rate, visible } from '../kit/words.js'
 import { Event } from './event.js'
 import { stateText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
@@ -48,7 +48,7 @@ function State({ of }: { of: Row }) {
           <span class="dim">
             {' '}
             again since {clock(last_outage.until)}; before that,{' '}
-            {duration(Date.parse(last_outage.until) - Date.parse(last_outage.since))} of failures
+            {durationText(Date.parse(last_outage.until) - Date.parse(last_outage.since))} of failures
             {last_outage.error && `: ${last_outage.error}`}
           </span>
         )}
@@ -61,7 +61,7 @@ function State({ of }: { of: Row }) {
   )
 }
 
-const ms = (value: number | undefined) => (value === undefined ? '–' : duration(value))
+const ms = (value: number | undefined) => (value === undefined ? '–' : durationText(value))
 
 const oldestOf = ({ numbers, oldest_event }: Row) =>
   numbers.oldest_ms ?? (oldest_event === undefined ? undefined : now.value - Date.parse(oldest_event))
@@ -144,7 +144,7 @@ function Refusals({ id }: { id: string }) {
       {letters.data && letters.data.total > 0 && (
         <>
           <p>
-            {counted(letters.data.total, 'event')} in the dead-letter queue. To send{' '}
+            {countedWhole(letters.data.total, 'event')} in the dead-letter queue. To send{' '}
             {letters.data.total === 1 ? 'it' : 'them'} again, when the cause is corrected:{' '}
             <CopyableCommand text={letters.data.command} />
           </p>
@@ -224,7 +224,7 @@ const behindColumns: readonly Column<Behind>[] = [
       ) : shrinks <= 0 ? (
         <StateMark level="warning">it does not catch up</StateMark>
       ) : (
-        `in about ${duration((unread / shrinks) * 1000)}`
+        `in about ${durationText((unread / shrinks) * 1000)}`
       ),
   },
 ]
@@ -246,7 +246,7 @@ export function DeliveryPanel() {
           label="filter destinations"
           value={filter.value}
           change={text => (filter.value = text)}
-          shown={`${found.length} of ${counted(rows.length, 'destination')}`}
+          shown={`${found.length} of ${countedWhole(rows.length, 'destination')}`}
         />
       </div>
       <div class={isFresh.value ? '' : 'stale'}>

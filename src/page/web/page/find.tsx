@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
 import { FailureNote, Prose, StateMark } from '../kit/parts.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
-import { bytes, clock, counted, duration, visible } from '../kit/words.js'
+import { bytes, clock, countedWhole, durationText, visible } from '../kit/words.js'
 import { Event, ruleText } from './event.js'
 import { now, status } from './live.js'
 import type { EventStep, Found } from './types.js'
@@ -53,8 +53,8 @@ function Kept({ of: { looked_at } }: { of: Found }) {
     <ul>
       {looked_at.map(({ kind, from, kept, one_in, bytes: size }) => (
         <li key={kind}>
-          {counted(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)}
-          {from !== null && ` since ${clock(from, now.value)} (${duration(now.value - Date.parse(from))})`}
+          {countedWhole(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)}
+          {from !== null && ` since ${clock(from, now.value)} (${durationText(now.value - Date.parse(from))})`}
           {one_in !== undefined && one_in > 1 && `, one in ${one_in} kept`}
           {size !== undefined && `, ${bytes(size)}`}
         </li>
@@ -119,7 +119,7 @@ export function Find() {
       )}
       {isDone && data.found.length > 0 && (
         <p role="status">
-          {counted(data.found.length, 'event')}
+          {countedWhole(data.found.length, 'event')}
           {data.more && ', and more: make the search narrower'}. The daemon searched
         </p>
       )}

@@ -6,7 +6,7 @@ import { Plot, Spark } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { counted, duration, grouped, percentText, rate, short } from '../kit/words.js'
+import { countedWhole, durationText, grouped, percentText, rate, short } from '../kit/words.js'
 import { totalOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
@@ -88,7 +88,7 @@ function AtLimit({ id }: { id: string }) {
   return (
     <p>
       <a class="dim" href={link('throttle', id)}>
-        {full.length === MOST_BUCKETS ? `${full.length} keys or more` : counted(full.length, 'key')} at the limit:{' '}
+        {full.length === MOST_BUCKETS ? `${full.length} keys or more` : countedWhole(full.length, 'key')} at the limit:{' '}
         {names.join(', ')}
         {full.length > names.length && ', …'}
       </a>
@@ -220,7 +220,7 @@ function LastHour() {
   if (ended < 2) return null
   return (
     <Plot
-      label={`the last ${duration(ended * all.step_ms)}, events per second`}
+      label={`the last ${durationText(ended * all.step_ms)}, events per second`}
       at={at.slice(0, ended)}
       curves={[
         { label: 'read', values: received.slice(0, ended), colour: 'area', isArea: true },
@@ -254,7 +254,7 @@ export function FlowPanel() {
           label="filter components"
           value={filter.value}
           change={text => (filter.value = text)}
-          shown={`${grouped(found.length)} of ${counted(all.length, 'component')}`}
+          shown={`${grouped(found.length)} of ${countedWhole(all.length, 'component')}`}
         />
         {path !== undefined && (
           <span class="filter active">

@@ -1,6 +1,6 @@
 import { computed } from '@preact/signals'
 import type { NoteLevel } from '../kit/parts.js'
-import { clock, counted, duration, percentText } from '../kit/words.js'
+import { clock, countedWhole, durationText, percentText } from '../kit/words.js'
 import { now, status } from './live.js'
 import type { Destination, Problem, Status } from './types.js'
 
@@ -23,10 +23,10 @@ export function componentOf({ component, what }: Problem, ids: readonly string[]
 export function stateText({ state, since, next_attempt }: Destination, at: number): string {
   if (since === undefined) return state
   const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`
-  return `${state} since ${clock(since, at)} (${duration(at - Date.parse(since))})${next}`
+  return `${state} since ${clock(since, at)} (${durationText(at - Date.parse(since))})${next}`
 }
 
-const nextIn = (ms: number) => (ms < 1000 ? 'now' : `in ${duration(ms)}`)
+const nextIn = (ms: number) => (ms < 1000 ? 'now' : `in ${durationText(ms)}`)
 
 /** States of destinations without problems. */
 const GOOD = new Set(['ready', 'stopped'])
@@ -69,8 +69,8 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
     const whose =
       first === undefined
         ? ''
-        : `, ${counted(first.events, 'event')} of ${first.key ?? 'the default bucket'} since ${clock(first.since, at)}`
-    yield [id, { level: 'note', words: `${counted(events, 'event')} waiting${whose}` }]
+        : `, ${countedWhole(first.events, 'event')} of ${first.key ?? 'the default bucket'} since ${clock(first.since, at)}`
+    yield [id, { level: 'note', words: `${countedWhole(events, 'event')} waiting${whose}` }]
   }
   if (seen.bottleneck)
     yield [

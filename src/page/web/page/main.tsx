@@ -4,7 +4,7 @@ import { DaemonError, post } from '../kit/api.js'
 import { FailureNote, StateMark } from '../kit/parts.js'
 import { currentRoute, decoded, link, replaceAddress } from '../kit/route.js'
 import { Shell } from '../kit/shell.js'
-import { clock, counted, duration } from '../kit/words.js'
+import { clock, countedWhole, durationText } from '../kit/words.js'
 import { BooksLine } from './books.js'
 import { Component } from './component.js'
 import { DeliveryPanel } from './delivery.js'
@@ -42,14 +42,17 @@ function Connection() {
   if (paused.value)
     return <StateMark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</StateMark>
   if (away.value && isAway.value) {
-    const ago = duration(now.value - away.value.since)
+    const ago = durationText(now.value - away.value.since)
     if (status.value?.stopping) return <StateMark level="error">the daemon stopped {ago} ago; trying again</StateMark>
     return <StateMark level="error">no connection for {ago}; the numbers are older; trying again</StateMark>
   }
-  if (isSilent.value) return <StateMark level="warning">no numbers for {duration(now.value - heardAt.value)}</StateMark>
+  if (isSilent.value)
+    return <StateMark level="warning">no numbers for {durationText(now.value - heardAt.value)}</StateMark>
   if (!isConnected.value) return <StateMark level="note">connecting</StateMark>
   if (away.value?.until)
-    return <StateMark level="note">connected again, after {duration(away.value.until - away.value.since)}</StateMark>
+    return (
+      <StateMark level="note">connected again, after {durationText(away.value.until - away.value.since)}</StateMark>
+    )
   return <span class="live">live</span>
 }
 
@@ -82,7 +85,7 @@ function Head() {
         {problems.length > 0 && (
           <>
             {', '}
-            <a href={link('flow')}>{counted(problems.length, 'problem')}</a>
+            <a href={link('flow')}>{countedWhole(problems.length, 'problem')}</a>
           </>
         )}
       </span>

@@ -5,7 +5,7 @@ import { DaemonError, lines } from '../kit/api.js'
 import { CopyButton, FailureNote, TextField } from '../kit/parts.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
-import { counted, grouped } from '../kit/words.js'
+import { countedWhole, grouped } from '../kit/words.js'
 import { Coloured } from './event.js'
 import { hidden, isAway, paused, status } from './live.js'
 import type { Component as ComponentOf } from './types.js'
@@ -129,7 +129,7 @@ export function Tail() {
       {error !== undefined && <FailureNote error={error} retry={() => setAttempt(attempt + 1)} />}
       <p class="dim" role="status">
         {isHeld
-          ? `Paused at ${counted(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`
+          ? `Paused at ${countedWhole(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`
           : `The last ${grouped(MOST_LINES)} events stay here.`}
       </p>
       <div

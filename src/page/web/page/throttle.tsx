@@ -4,7 +4,7 @@ import { FailureNote, Filter, StateMark } from '../kit/parts.js'
 import { Spark } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
-import { clock, counted, duration, grouped, percentText, rate, short, visible } from '../kit/words.js'
+import { clock, countedWhole, durationText, grouped, percentText, rate, short, visible } from '../kit/words.js'
 import { isFresh, now, status } from './live.js'
 import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIfForm } from './what-if.js'
@@ -31,7 +31,7 @@ function Pressure({ of }: { of: Bucket }) {
       </span>
       <span class="number">
         {percentText(pressure)}
-        {limit !== undefined && ` of ${short(limit)} in ${duration(window_ms!)}`}
+        {limit !== undefined && ` of ${short(limit)} in ${durationText(window_ms!)}`}
       </span>{' '}
       {(pressure >= 1 || share > 0) && (
         <StateMark level="warning">{share > 0 ? `discards ${percentText(share)}` : 'at the limit'}</StateMark>
@@ -70,7 +70,7 @@ const columns: readonly Column<Bucket>[] = [
     name: 'discards since',
     isWide: true,
     value: ({ since }) => (since ? Date.parse(since) : undefined),
-    cell: ({ since }) => (since ? `${clock(since)} (${duration(now.value - Date.parse(since))})` : '–'),
+    cell: ({ since }) => (since ? `${clock(since)} (${durationText(now.value - Date.parse(since))})` : '–'),
   },
   ...counts('10 min', 'ten_minutes'),
 ]
@@ -87,7 +87,7 @@ export function Uncounted({ of: { id, uncounted, counted: by } }: { of: Throttle
         : `is not one of the ${by ? grouped(by.most_keys) : ''} busiest keys, and the page counts only these.`}{' '}
       {limit === undefined || used === undefined || window_ms === undefined
         ? 'Its limit depends on other fields of the events.'
-        : `Its bucket has now used ${grouped(used)} of ${grouped(limit)} ${unit} in ${duration(window_ms)}.`}{' '}
+        : `Its bucket has now used ${grouped(used)} of ${grouped(limit)} ${unit} in ${durationText(window_ms)}.`}{' '}
       The throttle discarded {is_exact ? '' : 'about '}
       {grouped(lost)} of its events since {clock(discarded_since)}.{' '}
       {lost > 0 && <a href={link('component', id, { bucket: key })}>show the last discarded events</a>}
@@ -102,7 +102,8 @@ export const throttles = () =>
 const limitsOf = ({ limits }: ThrottleOf) =>
   limits
     .map(
-      ({ limit, unit = 'events', window_ms, mode }) => `${grouped(limit)} ${unit} in ${duration(window_ms)} (${mode})`,
+      ({ limit, unit = 'events', window_ms, mode }) =>
+        `${grouped(limit)} ${unit} in ${durationText(window_ms)} (${mode})`,
     )
     .join(', ')
 
@@ -165,9 +166,9 @@ export function ThrottlePanel() {
       {data && (
         <p class="dim">
           {limitsOf(data)}
-          {data.rules > 0 && `, ${counted(data.rules, 'rule')}`}, by{' '}
+          {data.rules > 0 && `, ${countedWhole(data.rules, 'rule')}`}, by{' '}
           {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last minute.{' '}
-          {counted(data.buckets, 'bucket')} in use
+          {countedWhole(data.buckets, 'bucket')} in use
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percentText(data.buckets / data.max_keys)})`}
           {data.searched < data.buckets && `; the filter searches the ${grouped(data.searched)} busiest`}
@@ -175,7 +176,7 @@ export function ThrottlePanel() {
           {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
           {data.summary_ms !== undefined && (
             <>
-              Every {duration(data.summary_ms)} it emits a summary of the events that each bucket discarded:{' '}
+              Every {durationText(data.summary_ms)} it emits a summary of the events that each bucket discarded:{' '}
               <a href={link('tail', id, { where: SUMMARIES })}>show the summaries</a>.
             </>
           )}

@@ -4,7 +4,7 @@ import { useData } from '../kit/data.js'
 import { CopyButton, FailureNote, TextField } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
 import { adjust, currentRoute } from '../kit/route.js'
-import { clock, counted, duration, grouped, milliseconds, percentText, visible } from '../kit/words.js'
+import { clock, countedWhole, durationText, grouped, milliseconds, percentText, visible } from '../kit/words.js'
 import { status } from './live.js'
 import type { WhatIf as Answer, Detail, Throttle, Values } from './types.js'
 
@@ -184,7 +184,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
         {isChanged ? `: ${said}.` : ', with the limit that it has.'}
       </p>
       <p class="dim">
-        From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
+        From {clock(from)} to {clock(to)} ({durationText(Date.parse(to) - Date.parse(from))})
         {since && `; counted this way since ${clock(since)}`}.{' '}
         {exact
           ? 'Exact: sluice simulate gives the same numbers.'
@@ -229,7 +229,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
               ))}
             </tbody>
           </table>
-          {keys_count > keys.length && <p class="dim">of {counted(keys_count, 'key')}</p>}
+          {keys_count > keys.length && <p class="dim">of {countedWhole(keys_count, 'key')}</p>}
         </div>
         <div>
           <h3>

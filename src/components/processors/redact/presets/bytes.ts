@@ -1,35 +1,35 @@
 /** Classes of bytes, as bits. */
-export const DIGIT = 1
-export const HEX = 2
+export const DIGIT_BYTE = 1
+export const HEX_BYTE = 2
 /** Letters and digits. */
-export const WORD = 4
+export const WORD_BYTE = 4
 /** Base64 for URLs: letters, digits, - and _. */
-export const BASE64URL = 8
+export const BASE64URL_BYTE = 8
 /** Characters of general tokens: those of BASE64URL, and . ~ + / =. */
-export const TOKEN = 16
+export const TOKEN_BYTE = 16
 /** Characters of an email address before its @. Others are allowed, but hardly ever used. */
-export const LOCAL = 32
+export const LOCAL_BYTE = 32
 /** Host names, including letters outside ASCII. */
-export const HOST = 64
+export const HOST_BYTE = 64
 /** Digits and upper-case letters. */
-export const UPPER = 128
+export const UPPER_BYTE = 128
 
 const CLASSES = new Uint8Array(256)
 const mark = (text: string, bits: number) => {
   for (const byte of Buffer.from(text)) CLASSES[byte]! |= bits
 }
-mark('0123456789', DIGIT)
-mark('0123456789abcdefABCDEF', HEX)
+mark('0123456789', DIGIT_BYTE)
+mark('0123456789abcdefABCDEF', HEX_BYTE)
 for (let byte = 0; byte < 256; byte++) {
   if (!/[0-9A-Za-z]/.test(String.fromCharCode(byte))) continue
-  CLASSES[byte]! |= WORD | BASE64URL | TOKEN | LOCAL | HOST
+  CLASSES[byte]! |= WORD_BYTE | BASE64URL_BYTE | TOKEN_BYTE | LOCAL_BYTE | HOST_BYTE
 }
-mark('-_', BASE64URL | TOKEN)
-mark('.~+/=', TOKEN)
-mark("._%+-~'", LOCAL)
-mark('-', HOST)
-mark('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', UPPER)
-for (let byte = 0x80; byte < 256; byte++) CLASSES[byte]! |= LOCAL | HOST
+mark('-_', BASE64URL_BYTE | TOKEN_BYTE)
+mark('.~+/=', TOKEN_BYTE)
+mark("._%+-~'", LOCAL_BYTE)
+mark('-', HOST_BYTE)
+mark('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', UPPER_BYTE)
+for (let byte = 0x80; byte < 256; byte++) CLASSES[byte]! |= LOCAL_BYTE | HOST_BYTE
 
 export function is(byte: number | undefined, bits: number): boolean {
   return byte !== undefined && (CLASSES[byte]! & bits) !== 0

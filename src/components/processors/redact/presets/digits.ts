@@ -1,5 +1,5 @@
 import { COLON, DASH, DOT, PLUS, SLASH, SPACE, ZERO } from '../../../../lib/formats/ascii.js'
-import { DIGIT, endOf, HEX, is, runStart, WORD } from './bytes.js'
+import { DIGIT_BYTE, endOf, HEX_BYTE, is, runStart, WORD_BYTE } from './bytes.js'
 
 /** These functions look for a match whose first digit is at `p`. They return the end of the match, or -1. */
 
@@ -8,7 +8,7 @@ const [OPEN, CLOSE, NO_BREAK_SPACE] = [0x28, 0x29, 0xa0]
 const LONGEST_CARD = 19
 const digits = new Uint8Array(LONGEST_CARD)
 
-const isDigit = (byte: number | undefined) => is(byte, DIGIT)
+const isDigit = (byte: number | undefined) => is(byte, DIGIT_BYTE)
 
 /** Other Unicode dividers (spaces and the minus sign), as UTF-8 bytes. */
 const OTHER_DIVIDERS = [0xe280af, 0xe2819f, 0xe28892, 0xe38080]
@@ -81,9 +81,9 @@ const LONGEST_HASH = 128
 function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
   if (to < 0) return -1
   for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
-  const first = runStart(b, from, Math.max(start, from - LONGEST_HASH), HEX)
-  const last = endOf(b, to, Math.min(end, to + LONGEST_HASH), HEX)
-  if ((first > start && is(b[first - 1], WORD)) || (last < end && is(b[last], WORD))) return to
+  const first = runStart(b, from, Math.max(start, from - LONGEST_HASH), HEX_BYTE)
+  const last = endOf(b, to, Math.min(end, to + LONGEST_HASH), HEX_BYTE)
+  if ((first > start && is(b[first - 1], WORD_BYTE)) || (last < end && is(b[last], WORD_BYTE))) return to
   const isHash = (first < from && last > to) || hasDigit(b, first, from) || hasDigit(b, to, last)
   return isHash ? -1 : to
 }
@@ -97,7 +97,7 @@ function isUuid(b: Buffer, p: number, end: number): boolean {
   if (p + UUID > end) return false
   for (let i = 0; i < UUID; i++) {
     const isDash = i === 8 || i === 13 || i === 18 || i === 23
-    if (isDash ? b[p + i] !== DASH : !is(b[p + i], HEX)) return false
+    if (isDash ? b[p + i] !== DASH : !is(b[p + i], HEX_BYTE)) return false
   }
   return true
 }
@@ -183,7 +183,7 @@ export function internationalEnd(b: Buffer, p: number, end: number, isZone: bool
     if (++between > 2 || next === p) break
     p = next
   }
-  return count >= 7 && !is(last < end ? b[last] : undefined, WORD) ? last : -1
+  return count >= 7 && !is(last < end ? b[last] : undefined, WORD_BYTE) ? last : -1
 }
 
 /** Whether the bytes before `p` are a time such as 10:24:29 and a space. In forms, the space is a +. */
@@ -207,7 +207,7 @@ export function americanEnd(b: Buffer, p: number, end: number): number {
 function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   if (p + length > end) return false
   for (let i = 0; i < length; i++) if (!isDigit(b[p + i])) return false
-  return p + length === end || !is(b[p + length], WORD)
+  return p + length === end || !is(b[p + length], WORD_BYTE)
 }
 
 /** Returns the end of the divider or parenthesis at `p`, or `p` if neither is there. */
@@ -249,7 +249,7 @@ export function ibanEnd(b: Buffer, p: number, end: number): number {
   while (count < length) {
     if (p >= end) return -1
     const byte = b[p]!
-    if (is(byte, WORD)) {
+    if (is(byte, WORD_BYTE)) {
       if (isNumeric && !isDigit(byte)) return -1
       if (++count === 4) from = p + 1
       else if (count > 4) rest = add(rest, byte)
@@ -263,11 +263,11 @@ export function ibanEnd(b: Buffer, p: number, end: number): number {
     p = next
   }
   for (let i = first, taken = 0; taken < 4 && i < from; i++) {
-    if (!is(b[i], WORD)) continue
+    if (!is(b[i], WORD_BYTE)) continue
     taken++
     rest = add(rest, b[i]!)
   }
-  return rest === 1 && !is(p < end ? b[p] : undefined, WORD) ? p : -1
+  return rest === 1 && !is(p < end ? b[p] : undefined, WORD_BYTE) ? p : -1
 }
 
 /** Appends a digit, or the two digits of a letter, to a number modulo 97. */

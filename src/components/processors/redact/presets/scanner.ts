@@ -2,7 +2,7 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, DASH, DOT, NINE, ZERO } fr
 import { ESCAPE_BYTES, endOfBackslashes, escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { findEmail, findIpv6, findMac } from './addresses.js'
-import { DIGIT, endOf, is, WORD } from './bytes.js'
+import { DIGIT_BYTE, endOf, is, WORD_BYTE } from './bytes.js'
 import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime, mayDivide } from './digits.js'
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
@@ -88,7 +88,7 @@ export class PresetScanner {
       case KEY:
         return findKey(b, p, start, end, out, rules.api_key)
       case PLUS: {
-        if (p > start && is(b[p - 1], WORD)) return p + 1
+        if (p > start && is(b[p - 1], WORD_BYTE)) return p + 1
         const to = internationalEnd(b, p + 1, end, isBehindTime(b, p, start))
         if (to > 0) out.add(p, to, rules.phone)
         return p + 1
@@ -118,11 +118,11 @@ export class PresetScanner {
       const found = cardEnd(b, p, start, end, length)
       if (found > 0) out.add(p, found, card)
     }
-    if (iban >= 0 && length >= 2 && p - 2 >= start && is(b[p - 1], WORD) && is(b[p - 2], WORD)) {
-      const found = p - 3 >= start && is(b[p - 3], WORD) ? -1 : ibanEnd(b, p, end)
+    if (iban >= 0 && length >= 2 && p - 2 >= start && is(b[p - 1], WORD_BYTE) && is(b[p - 2], WORD_BYTE)) {
+      const found = p - 3 >= start && is(b[p - 3], WORD_BYTE) ? -1 : ibanEnd(b, p, end)
       if (found > 0) out.add(p - 2, found, iban)
     }
-    if (phone >= 0 && length === 3 && !(p > start && is(b[p - 1], WORD))) {
+    if (phone >= 0 && length === 3 && !(p > start && is(b[p - 1], WORD_BYTE))) {
       const found = americanEnd(b, p, end)
       if (found > 0) out.add(p > start && b[p - 1] === OPEN && b[to] === CLOSE ? p - 1 : p, found, phone)
     }
@@ -162,10 +162,10 @@ export class PresetScanner {
 
 function isExponent(b: Buffer, p: number, end: number): boolean {
   if (p < end && (b[p] === DASH || b[p] === SIGN)) p++
-  const to = endOf(b, p, end, DIGIT)
+  const to = endOf(b, p, end, DIGIT_BYTE)
   return to > p && (to === end || b[to]! <= 0x20 || b[to] === COMMA || b[to] === CLOSE_ARRAY || b[to] === CLOSE_OBJECT)
 }
 
 function isBehindDot(b: Buffer, p: number, start: number): boolean {
-  return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT)
+  return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT_BYTE)
 }

@@ -14,7 +14,7 @@ import {
 } from '../../../../lib/formats/ascii.js'
 import { escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
-import { BASE64URL, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
+import { BASE64URL_BYTE, endOf, is, isExactAt, isTextAt, TOKEN_BYTE, UPPER_BYTE, WORD_BYTE } from './bytes.js'
 import { hasDigit } from './digits.js'
 import { KEY_MARKS, SECRET_NAMES } from './presets.js'
 
@@ -28,11 +28,11 @@ const DIVIDERS = Buffer.from(' \t+"\':=>')
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
-  if (from > start && is(b[from - 1], WORD)) return p + 1
-  let to = endOf(b, p, end, BASE64URL)
+  if (from > start && is(b[from - 1], WORD_BYTE)) return p + 1
+  let to = endOf(b, p, end, BASE64URL_BYTE)
   let parts = 1
-  while (to + 1 < end && b[to] === DOT && (is(b[to + 1], BASE64URL) || parts <= 2)) {
-    to = endOf(b, to + 1, end, BASE64URL)
+  while (to + 1 < end && b[to] === DOT && (is(b[to + 1], BASE64URL_BYTE) || parts <= 2)) {
+    to = endOf(b, to + 1, end, BASE64URL_BYTE)
     parts++
   }
   // A token that is not signed ends with a dot.
@@ -48,11 +48,11 @@ const LEAST_TOKEN = 20
 /** Finds the token after Bearer or Basic at `p`, or after an Authorization whose Z is at `p`. Returns where to continue. */
 export function findBearer(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   if ((b[p]! & 0xdf) === UPPER_Z) return findNamed(b, p, start, end, out, rule, HEADER_NAMES)
-  if (p > start && is(b[p - 1], WORD)) return p + 1
+  if (p > start && is(b[p - 1], WORD_BYTE)) return p + 1
   const length = schemeLength(b, p, end)
   if (length === 0) return p + 1
   const from = valueStart(b, p + length, end)
-  const to = endOf(b, from, end, TOKEN)
+  const to = endOf(b, from, end, TOKEN_BYTE)
   if (from === p + length || to - from < 6) return p + length
   const mayBeWords = to - from < LEAST_TOKEN && areWords(b, from, to)
   if (mayBeWords && !(length === 5 && isUser(b, from, to))) return p + length
@@ -74,7 +74,7 @@ function isUser(b: Buffer, from: number, to: number): boolean {
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
-  while (p < to && is(b[p], WORD) !== (isForm && b[p] === PLUS)) p++
+  while (p < to && is(b[p], WORD_BYTE) !== (isForm && b[p] === PLUS)) p++
   return p === to && !hasDigit(b, from, to)
 }
 
@@ -106,7 +106,13 @@ interface Key {
   readonly needsDigit: boolean
 }
 
-const CLASSES = { capitals: UPPER, word: WORD, base64url: BASE64URL, parts: BASE64URL, token: TOKEN }
+const CLASSES = {
+  capitals: UPPER_BYTE,
+  word: WORD_BYTE,
+  base64url: BASE64URL_BYTE,
+  parts: BASE64URL_BYTE,
+  token: TOKEN_BYTE,
+}
 
 const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url', anchor, needsDigit = false }) =>
   marks.split(' ').map(text => ({
@@ -145,7 +151,7 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
   for (let i = 0; found && i < found.length; i++) {
     const key = found[i]!
     const from = p - key.anchor
-    if (from < start || !isExactAt(b, from, end, key.text) || (from > start && is(b[from - 1], WORD))) continue
+    if (from < start || !isExactAt(b, from, end, key.text) || (from > start && is(b[from - 1], WORD_BYTE))) continue
     const body = from + key.text.length
     if (key.needsDigit && !hasDigit(b, body, endOf(b, body, Math.min(end, body + MOST_WORDS), key.bits))) continue
     const to = keyEnd(b, body, end, key)
@@ -160,7 +166,7 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
 function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
   let to = endOf(b, p, end, bits)
   while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)
-  return bits === UPPER && to < end && is(b[to], WORD) ? p : to
+  return bits === UPPER_BYTE && to < end && is(b[to], WORD_BYTE) ? p : to
 }
 
 /** What is between a name and its value, with the quote before the value: at most 64 characters. */
@@ -181,7 +187,9 @@ function findNamed(b: Buffer, p: number, start: number, end: number, out: Matche
     const isInUrl = between?.includes('=') || /[=?&+]/.test(String.fromCharCode(b[p - anchor - 1] ?? 0))
     for (let known = p + 1; ; ) {
       const from = isHeader ? credentialsStart(b, value, end) : value
-      const to = isHeader ? credentialsEnd(b, from, end, value, isInUrl ? AMPERSAND : 0) : endOf(b, from, end, TOKEN)
+      const to = isHeader
+        ? credentialsEnd(b, from, end, value, isInUrl ? AMPERSAND : 0)
+        : endOf(b, from, end, TOKEN_BYTE)
       if (to - from >= (between ? 1 : LEAST_TOKEN)) out.add(from, (known = to), rule)
       const next = between?.includes('[') && NEXT_ITEM.exec(b.toString('latin1', to, Math.min(end, to + 64)))?.[0]
       if (!next) return known
@@ -194,7 +202,12 @@ function findNamed(b: Buffer, p: number, start: number, end: number, out: Matche
 /** Whether the name is at `p`, and not as the end of a longer word. `proxyAuthorization` consists of two words. */
 function isNameAt(b: Buffer, p: number, start: number, end: number, name: string): boolean {
   if (p < start || !isTextAt(b, p, end, name)) return false
-  return p === start || !is(b[p - 1], WORD) || !is(b[p], WORD) || (is(b[p], UPPER) && !is(b[p - 1], UPPER))
+  return (
+    p === start ||
+    !is(b[p - 1], WORD_BYTE) ||
+    !is(b[p], WORD_BYTE) ||
+    (is(b[p], UPPER_BYTE) && !is(b[p - 1], UPPER_BYTE))
+  )
 }
 
 /** Skips the word Bearer or Basic at `p`. */
@@ -213,7 +226,7 @@ function credentialsEnd(b: Buffer, p: number, end: number, value: number, last: 
   const before = b[value - 1]!
   if (before === QUOTE || before === APOSTROPHE) return wordEnd(b, p, end, before)
   const first = wordEnd(b, p, end, last)
-  if (p > value || first - p > LONGEST_SCHEME || endOf(b, p, first, BASE64URL) < first) return first
+  if (p > value || first - p > LONGEST_SCHEME || endOf(b, p, first, BASE64URL_BYTE) < first) return first
   let to = first
   for (let divider = SPACE; to < end && (b[to] === divider || isFold(b, to)); divider = COMMA) {
     let from = to + 1
