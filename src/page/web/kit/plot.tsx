@@ -1,7 +1,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import { theme } from './theme.js'
-import { clock, short } from './words.js'
+import { clock, shortNumber } from './words.js'
 
 type Values = readonly (number | null)[]
 
@@ -86,7 +86,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
             space: 64,
             values: (_, ticks) => ticks.map(tick => clock(tick).slice(-8, isLong ? -3 : undefined)),
           },
-          { ...axis, grid, size: 44, values: (_, ticks) => ticks.map(short) },
+          { ...axis, grid, size: 44, values: (_, ticks) => ticks.map(shortNumber) },
         ],
         series: [
           {},
@@ -117,7 +117,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         <span>
           {label}
           {pointedAt !== undefined && <b class="number">, at {clock(pointedAt)}</b>}
-          {beyond !== undefined && <span class="number">; cut off, up to {short(beyond)}</span>}
+          {beyond !== undefined && <span class="number">; cut off, up to {shortNumber(beyond)}</span>}
         </span>
         {curves.map(({ label: name, colour, dash, isArea, values }) => (
           <span key={name} class="key">
@@ -150,11 +150,11 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
 
 function last(values: Values): string {
   const value = values.findLast(one => one !== null)
-  return value === undefined || value === null ? '–' : short(value)
+  return value === undefined || value === null ? '–' : shortNumber(value)
 }
 
 function described(values: Values): string {
-  return `at most ${short(Math.max(0, ...values.map(value => value ?? 0)))}, last ${last(values)}`
+  return `at most ${shortNumber(Math.max(0, ...values.map(value => value ?? 0)))}, last ${last(values)}`
 }
 
 /** Draws a small curve in a line of text. */

@@ -1,16 +1,26 @@
 /** Formats numbers and times, in the same way as `sluice top`. */
 
-import { short } from '../../../lib/units.js'
+const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P']
 
-export { short }
+/** Formats a number with at most five characters: 999, 12.3k, 4.56M. */
+export function shortNumber(value: number): string {
+  let unit = 0
+  let rest = value
+  while (Math.round(rest) >= 1000 && unit < PREFIXES.length - 1) {
+    rest /= 1000
+    unit++
+  }
+  if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
+  return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${PREFIXES[unit]}`
+}
 
 /** 1,204,118 */
 export const grouped = (value: number) => Math.round(value).toLocaleString('en-US')
 
 /** 3.41k/s */
-export const rate = (value: number | undefined) => (value === undefined ? '–' : `${short(value)}/s`)
+export const rate = (value: number | undefined) => (value === undefined ? '–' : `${shortNumber(value)}/s`)
 
-export const bytes = (value: number) => `${short(value)}B`
+export const bytes = (value: number) => `${shortNumber(value)}B`
 
 export const countedWhole = (count: number, what: string) => `${grouped(count)} ${what}${count === 1 ? '' : 's'}`
 

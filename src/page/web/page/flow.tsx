@@ -6,7 +6,7 @@ import { Plot, Spark } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { countedWhole, durationText, grouped, percentText, rate, short } from '../kit/words.js'
+import { countedWhole, durationText, grouped, percentText, rate, shortNumber } from '../kit/words.js'
 import { totalOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
@@ -113,7 +113,7 @@ function Node({ of }: { of: Component }) {
       <p class="number">
         {numbersOf(of)}{' '}
         <Spark values={historyOf(id, kind === 'destination' ? 'sent' : 'received')} label="last hour" width={64} />
-        {in_flight > 0 && <span class="dim"> {short(in_flight)} in flight</span>}
+        {in_flight > 0 && <span class="dim"> {shortNumber(in_flight)} in flight</span>}
       </p>
       {bad && (
         <p class="health">

@@ -4,7 +4,7 @@ import { FailureNote, Filter, StateMark } from '../kit/parts.js'
 import { Spark } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
-import { clock, countedWhole, durationText, grouped, percentText, rate, short, visible } from '../kit/words.js'
+import { clock, countedWhole, durationText, grouped, percentText, rate, shortNumber, visible } from '../kit/words.js'
 import { isFresh, now, status } from './live.js'
 import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIfForm } from './what-if.js'
@@ -31,7 +31,7 @@ function Pressure({ of }: { of: Bucket }) {
       </span>
       <span class="number">
         {percentText(pressure)}
-        {limit !== undefined && ` of ${short(limit)} in ${durationText(window_ms!)}`}
+        {limit !== undefined && ` of ${shortNumber(limit)} in ${durationText(window_ms!)}`}
       </span>{' '}
       {(pressure >= 1 || share > 0) && (
         <StateMark level="warning">{share > 0 ? `discards ${percentText(share)}` : 'at the limit'}</StateMark>
