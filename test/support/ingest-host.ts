@@ -11,7 +11,7 @@ import { type AnyDefinition, defineDestination } from '../../src/core/component.
 import { DeliveryError } from '../../src/core/errors.js'
 import { LOCAL_DEFAULTS } from '../../src/core/options/delivery-options.js'
 import { messageLog } from '../../src/daemon/process/log.js'
-import type { Permissions } from '../../src/engine/config/published/permissions.js'
+import type { Permissions } from '../../src/engine/config/published/managed-options.js'
 import { Metrics } from '../../src/engine/run/measure/metrics.js'
 import type { TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/net/http/server/refusal.js'

@@ -1,8 +1,12 @@
 import { type OnError, outputNames, type Plan } from '../../core/processor.js'
 import type { ComponentConfig, Draft } from './component-config.js'
-import type { Config } from './load.js'
 
-export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
+/** The components of a configuration. */
+export interface Components {
+  readonly sources: readonly ComponentConfig<'source'>[]
+  readonly processors: readonly ComponentConfig<'processor'>[]
+  readonly destinations: readonly ComponentConfig<'destination'>[]
+}
 
 export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
   ...sources,

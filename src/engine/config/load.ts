@@ -5,13 +5,14 @@ import { ConfigError, type Problem } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { checkFields, checkTimes } from './checks/component-warnings.js'
-import { type ConfigTest, checkTests } from './checks/config-tests.js'
+import { checkTests } from './checks/config-tests.js'
 import { Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
 import { foreignDocument, foreignProgram } from './checks/foreign-files.js'
 import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, checkNode, type Draft } from './component-config.js'
+import type { Components } from './inputs.js'
 import { checkPaths } from './path-hints.js'
 import type { Plugins } from './plugins/load-plugins.js'
 import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
@@ -19,10 +20,12 @@ import type { ManagedOptions } from './published/managed-options.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import type { StatusPageOptions } from './status-page-options.js'
+import type { ConfigTest } from './test-options.js'
 import { userState } from './user-folders.js'
 import { readDocument } from './yaml/document.js'
 import { type ConfigSource, configFile, digestOf, readConfig } from './yaml/files.js'
-import { type ConfigNode, type MapEntry, type MapNode, mergeInto, placeText, SourceText } from './yaml/node.js'
+import { mergeInto } from './yaml/merge.js'
+import { type ConfigNode, type MapEntry, type MapNode, placeText, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 export type { ComponentConfig } from './component-config.js'
@@ -35,7 +38,7 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly plugins: readonly ServicePlugin[]
 }
 
-export interface Config {
+export interface Config extends Components {
   /** An absolute path. */
   readonly dataDir: string
   /** The address that serves metrics; undefined if there is none. */
@@ -52,9 +55,6 @@ export interface Config {
   readonly watched: boolean
   /** Ids of removed components whose data is to be deleted. */
   readonly discardOrphans: readonly string[]
-  readonly sources: readonly ComponentConfig<'source'>[]
-  readonly processors: readonly ComponentConfig<'processor'>[]
-  readonly destinations: readonly ComponentConfig<'destination'>[]
   readonly files: readonly string[]
   readonly digest: string
   readonly warnings: readonly Problem[]

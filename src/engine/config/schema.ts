@@ -3,10 +3,10 @@ import type { AnyDefinition, Kind } from '../../core/component.js'
 import { deliveryOptions, deliveryOptionsWith } from '../../core/options/delivery-options.js'
 import { duration, listenAddress } from '../../core/options/options.js'
 import { filePath } from '../../core/options/reach.js'
-import { tests } from './checks/config-tests.js'
 import { managedOptions } from './published/managed-options.js'
 import { serviceOptions } from './service-options.js'
 import { statusPage } from './status-page-options.js'
+import { tests } from './test-options.js'
 
 export { SECTIONS } from './yaml/path.js'
 

@@ -2,7 +2,8 @@ import { lstat, realpath } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { type FileId, OutOfReach, type Reach } from '../../../core/options/reach.js'
 import { finalPath } from '../../../lib/files/final-path.js'
-import { isBelow, type Permissions, patternMatches } from './permissions.js'
+import type { Permissions } from './managed-options.js'
+import { isBelow, patternMatches } from './permissions.js'
 
 /** Enforces the permissions of a published pipeline at runtime. */
 export class LimitedReach implements Reach {

@@ -1,8 +1,24 @@
 import { z } from 'zod'
 import { duration, refuse } from '../../../core/options/options.js'
 import { absolutePath, filePath } from '../../../core/options/reach.js'
+import type { AddressRules } from '../../../lib/network/address-rules.js'
 import { SECRET_NAME } from './account-secrets.js'
-import type { Permissions } from './permissions.js'
+
+/** The files, addresses and credentials that a published pipeline may use. */
+export interface Permissions {
+  /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
+  readonly files: readonly string[]
+  /** Folders whose files are always denied, even if `files` matches them. */
+  readonly never: readonly string[]
+  /** Allowed URL prefixes. Their hosts may resolve to any IP address. */
+  readonly urls: readonly string[] | 'all'
+  /** If `urls` is 'all': the IP addresses to which components may connect. Undefined if they may connect to all. */
+  readonly addresses?: AddressRules | undefined
+  /** Addresses that sources may listen on, as written. */
+  readonly listen: readonly string[]
+  readonly credentials: readonly string[]
+  readonly code?: boolean
+}
 
 const names = (text: string, name = z.string().min(1)) => z.array(name).default([]).describe(text)
 

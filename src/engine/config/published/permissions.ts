@@ -4,29 +4,13 @@ import type { z } from 'zod'
 import { Codec } from '../../../core/codec.js'
 import type { Fault } from '../../../core/errors.js'
 import { type Reached, textOptions } from '../../../core/options/reach.js'
-import type { AddressRules } from '../../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
 import { Pattern } from '../../../lib/pattern.js'
 import { urlPlace, withoutQuery } from '../../../net/urls.js'
+import type { ComponentConfig } from '../component-config.js'
 import { type Components, componentsOf } from '../inputs.js'
-import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
-
-/** The files, addresses and credentials that a published pipeline may use. */
-export interface Permissions {
-  /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
-  readonly files: readonly string[]
-  /** Folders whose files are always denied, even if `files` matches them. */
-  readonly never: readonly string[]
-  /** Allowed URL prefixes. Their hosts may resolve to any IP address. */
-  readonly urls: readonly string[] | 'all'
-  /** If `urls` is 'all': the IP addresses to which components may connect. Undefined if they may connect to all. */
-  readonly addresses?: AddressRules | undefined
-  /** Addresses that sources may listen on, as written. */
-  readonly listen: readonly string[]
-  readonly credentials: readonly string[]
-  readonly code?: boolean
-}
+import type { Permissions } from './managed-options.js'
 
 /** Returns a fault for each resource that a configuration names but must not access. */
 export function refusedBy(permitted: Permissions, config: Components): Fault[] {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
-import type { Permissions } from '../../../engine/config/published/permissions.js'
+import type { Permissions } from '../../../engine/config/published/managed-options.js'
 import type { ComponentCounters, ComponentSet, CounterSet } from '../../../engine/flow/counters.js'
 import type { RequestPool } from '../../../engine/flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
