@@ -102,7 +102,19 @@ export { EventBatch } from '../../../core/event/batch.js'
 export type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 export { type EventFields, type Fields, fieldsOfLines, type UsedField } from '../../../core/event/event-fields.js'
 export { type FieldPath, parseFieldPath } from '../../../core/event/field-path.js'
-export * from '../../../core/event/field-reader.js'
+export {
+  ARRAY_VALUE as ARRAY,
+  BOOLEAN,
+  FieldReader,
+  LateFieldReader,
+  MISSING,
+  NULL_VALUE as NULL,
+  NUMBER,
+  OBJECT_VALUE,
+  parsedNumber as numberOf,
+  STRING_VALUE as STRING,
+  type ValueKind,
+} from '../../../core/event/field-reader.js'
 export type { Origin } from '../../../core/event/origin.js'
 export {
   type Example,
