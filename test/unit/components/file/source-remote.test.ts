@@ -931,7 +931,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   execFileSync('mkfifo', [join(far, 'fifo')])
   const script = `
 import { open } from 'node:fs/promises'
-import { endProcess } from '${built}/src/cli/program.js'
+import { exitWhenDone } from '${built}/src/cli/program.js'
 import { FileSystems, fileSystems } from '${built}/src/lib/files/disk/file-systems.js'
 const asked = []
 let now = 0
@@ -944,7 +944,7 @@ const systems = new FileSystems({
 // Without a writer, opening it blocks its thread.
 void systems.run('${far}/fifo', () => open('${far}/fifo')).catch(() => {})
 // Nothing tells that a thread waits in a system call.
-setTimeout(() => void endProcess(() => process.exit(), process.stderr, systems), 100)
+setTimeout(() => void exitWhenDone(() => process.exit(), process.stderr, systems), 100)
 `
   const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     stdio: ['ignore', 'inherit', 'pipe'],
