@@ -164,13 +164,19 @@ export class Discovery {
       taken.get(place.segments)!.add(key)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else this.#take(place, steps, found, before)
+      else await this.#take(place, steps, found, before, slices)
     }
     return found
   }
 
   /** `before`: the listings of the last walk. */
-  #take({ folder, segments, at }: Step, steps: Step[], found: FoundFile, before: ReadonlyMap<string, Listing>): void {
+  async #take(
+    { folder, segments, at }: Step,
+    steps: Step[],
+    found: FoundFile,
+    before: ReadonlyMap<string, Listing>,
+    slices: Slices,
+  ): Promise<void> {
     const segment = segments[at]!
     const last = segments.length - 1
     found.folders.add(folder)
@@ -186,6 +192,7 @@ export class Discovery {
     }
     const plain: NameKind = listing.walk === this.#walk ? 'plain' : 'same'
     for (const entry of listing.entries) {
+      if (slices.due) await slices.pause()
       const { name } = entry
       if (segment === ANY_DEPTH) {
         if (name.startsWith('.')) continue

@@ -337,8 +337,9 @@ export class Look {
     }
     // Without a comparison, a file that is there may have other content by now.
     const thereOf = (entry: Entry) => (there.has(entry) && !hidden.has(entry) ? byKey.get(entryKey(entry)) : undefined)
-    for (const entry of [...[...there].filter(one => 'offset' in one), ...missing])
+    await slices.each([...[...there].filter(one => 'offset' in one), ...missing], entry => {
       if (saved.holds(entry)) add(ofEntry(entry, saved.lookedAt, thereOf(entry)))
+    })
     return subjects
   }
 
