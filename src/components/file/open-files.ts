@@ -136,8 +136,11 @@ export class OpenFiles extends Opener {
     const closed = await this.#visitAll(unseen, slices)
     await this.search.run(closed, thorough, slices)
     await this.#findOverwritten(slices)
+    const { delays, unseen: displaced } = this.search
     await slices.each(held, tailer => {
-      if (!this.search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
+      // A file that was renamed while it was held still comes after the files that had its name.
+      const waits = delays.has(tailer) || (tailer.isNew && displaced.delays(tailer.origin.path!))
+      if (!waits && this.#release(tailer)) onReady(tailer)
     })
     // In the first sweep, nothing was read yet. So these files can still wait for files that were rotated unseen.
     if (this.isFirst) await slices.each(this.search.delays, tailer => this.#takeBack(tailer))
