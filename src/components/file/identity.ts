@@ -107,6 +107,11 @@ export function isOther({ birthtimeNs }: Pick<BigIntStats, 'birthtimeNs'>, birth
   return birthtimeNs !== birth && birthtimeNs !== 0n && birth !== 0n
 }
 
+/** Whether only the inode and the name identify the file of which `head` is known. */
+export function isBlind({ head }: { readonly head: Fingerprint }, { birthtimeNs }: Pick<BigIntStats, 'birthtimeNs'>) {
+  return head.bytes === 0 && birthtimeNs === 0n
+}
+
 /**
  * Whether the file at `path` has this key. If the path cannot be examined, returns `ifUnknown`. If that is undefined,
  * throws if the file system does not respond.

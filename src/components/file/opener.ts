@@ -7,7 +7,7 @@ import { finalPath } from '../../lib/files/final-path.js'
 import { formatOfName } from './compression.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { type Identity, isGoneKey, isOther, judge, keyOf, type Verdict } from './identity.js'
+import { type Identity, isBlind, isGoneKey, isOther, judge, keyOf, type Verdict } from './identity.js'
 import { Registry } from './known/registry.js'
 import { blocks } from './known/state.js'
 import { openKnown, openWithinSync } from './opening.js'
@@ -17,11 +17,10 @@ import { beginningOf, type Position, positionOf, restOf, resumeOf, startOf } fro
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import { Copy } from './rotation/copy.js'
 import type { Losses } from './rotation/losses.js'
-import { isRotatedName, mayBecome } from './rotation/names.js'
+import { mayBeAt } from './rotation/names.js'
 import type { Compared } from './rotation/newcomers.js'
 import type { Listed } from './rotation/owners.js'
 import type { Search } from './rotation/search.js'
-import { nameOfEntry } from './rotation/subjects.js'
 import { type Entry, isCopyAhead, type Saved } from './saved.js'
 
 export interface OpenerOptions {
@@ -114,10 +113,7 @@ export abstract class Opener extends Registry {
   /** Whether the file has a saved position. If it is shorter, its inode may have been reused. */
   isSaved(stat: BigIntStats, path: string): boolean {
     const entry = this.options.saved.known(stat)
-    if (!entry || !mayBecome(entry.path, path) || Number(stat.size) < entry.offset) return false
-    // If nothing was read of the file, only its birth time or its name shows that its inode was not reused.
-    const isKnown = entry.head.bytes > 0 || stat.birthtimeNs > 0n || path === entry.path
-    return isKnown || isRotatedName(basename(path), basename(nameOfEntry(entry)))
+    return entry !== undefined && mayBeAt(path, entry, isBlind(entry, stat)) && Number(stat.size) >= entry.offset
   }
 
   isOld({ birthtimeNs, mtimeNs }: BigIntStats): boolean {
@@ -157,7 +153,7 @@ export abstract class Opener extends Registry {
       if (known || !stat.isFile()) return known
       const remembered = saved.find(stat.dev, stat.ino, path)
       const verdict =
-        remembered && mayBecome(remembered.path, path)
+        remembered && mayBeAt(path, remembered, isBlind(remembered, stat))
           ? judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) })
           : 'replaced'
       const entry = verdict === 'same' ? remembered : undefined

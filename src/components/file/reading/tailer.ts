@@ -19,6 +19,7 @@ import {
   fingerprintBefore,
   firstBytes,
   type Identity,
+  isBlind,
   isCopyOnly,
   isGoneKey,
   isOther,
@@ -30,7 +31,7 @@ import { type KnownContext, KnownFile } from '../known/known-file.js'
 import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { ON_THE_WAY } from '../rotation/copy.js'
-import { mayBecome } from '../rotation/names.js'
+import { mayBeAt } from '../rotation/names.js'
 import type { Mark } from '../rotation/trail.js'
 import { Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
@@ -132,7 +133,9 @@ class OwnTailer extends KnownFile {
 
   /** Whether the file at `path`, which has the inode of this file, may be this file. An open file keeps its inode. */
   mayBe(path: string, stat: BigIntStats): boolean {
-    return this.isOpen || (!isOther(stat, this.birth) && mayBecome(this.path, path))
+    const { path: before, origin } = this
+    const names = { path: before, ...(origin.path !== undefined && { file: origin.path }) }
+    return this.isOpen || (!isOther(stat, this.birth) && mayBeAt(path, names, isBlind(this, stat)))
   }
 
   get isOpen(): boolean {

@@ -1,4 +1,6 @@
+import { basename } from 'node:path'
 import { formatOfName, uncompressedName } from '../compression.js'
+import type { Entry } from '../saved.js'
 
 /** Names that log rotation gives to former content of a file. */
 
@@ -21,8 +23,16 @@ export function isRotatedName(name: string, of: string): boolean {
 /**
  * Whether `name` may be renamed to `later`. Compressing is not renaming: it creates a file, maybe with the same inode.
  */
-export function mayBecome(name: string, later: string): boolean {
+function mayBecome(name: string, later: string): boolean {
   return formatOfName(name) !== undefined || formatOfName(later) === undefined
+}
+
+/**
+ * Whether a file that was at `path`, and has the name `file` in its events, may be at `later` now, where a file has its
+ * inode. `isBlind`: nothing was read of it, and there are no birth times, so only its name shows that this is the file.
+ */
+export function mayBeAt(later: string, { path, file = path }: Pick<Entry, 'path' | 'file'>, isBlind: boolean): boolean {
+  return mayBecome(path, later) && (!isBlind || later === path || isRotatedName(basename(later), basename(file)))
 }
 
 /** Names of the possible originals of a file with this name. */

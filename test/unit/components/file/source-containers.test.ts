@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import '../../../../src/core/codecs/list.js'
-import { compareAge, isRotatedName, mayBecome } from '../../../../src/components/file/rotation/names.js'
+import { compareAge, isRotatedName, mayBeAt } from '../../../../src/components/file/rotation/names.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
@@ -35,9 +35,23 @@ for (const [title, log, rotated, others] of SCHEMES) {
     for (const name of rotated) t.ok(isRotatedName(name, log), name)
     for (const name of others) t.notOk(isRotatedName(name, log), name)
     t.same(rotated.toReversed().sort(compareAge), rotated, 'by age')
-    t.notOk(mayBecome(log, `${log}.1.gz`), 'a compressed file is a new one')
+    t.notOk(mayBeAt(`${log}.1.gz`, { path: log }, false), 'a compressed file is a new one')
   })
 }
+
+t.test('an inode alone does not show that a file is the one that was never read', async t => {
+  const rows: [later: string, isBlind: boolean, mayBe: boolean][] = [
+    ['/logs/app.log.1', false, true],
+    ['/logs/app.log.1', true, true],
+    ['/logs/app.log.2', true, true],
+    ['/logs/app.log', false, true],
+    ['/logs/app.log', true, false],
+    ['/logs/other.log.tmp', false, true],
+    ['/logs/other.log.tmp', true, false],
+  ]
+  const entry = { path: '/logs/app.log.1', file: '/logs/app.log' }
+  for (const [later, isBlind, mayBe] of rows) t.equal(mayBeAt(later, entry, isBlind), mayBe, `${later} ${isBlind}`)
+})
 
 type Line = (tag: 'P' | 'F', text: string, stream?: string) => string
 
