@@ -1,17 +1,10 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Logger } from 'pino'
-import type { WantedNames } from '../../lib/formats/json-scan.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { Config } from '../config/load.js'
 import type { CounterSet } from '../flow/counters.js'
 import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
-import type { DestinationRun } from './destination-run.js'
-import type { HandoverStates } from './handover-states.js'
-import type { Outages } from './measure/outages.js'
-import type { OwnOutputs } from './own-outputs.js'
-import type { SourceRun } from './source-run.js'
-import type { CheckpointStore } from './state/checkpoints.js'
 
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
@@ -69,16 +62,4 @@ export interface DestinationState {
     readonly error?: string
   }
   readonly oldest_event?: string
-}
-
-export interface EngineHandover {
-  readonly checkpoints: CheckpointStore
-  readonly wanted: WantedNames
-  readonly outputs: OwnOutputs
-  /** Sources that keep running, by id. */
-  readonly sources: ReadonlyMap<string, SourceRun>
-  /** Destinations that keep running, by id. */
-  readonly destinations: ReadonlyMap<string, DestinationRun>
-  readonly handoverStates: HandoverStates
-  readonly outages: Outages
 }

@@ -1,12 +1,12 @@
 import { setMaxListeners } from 'node:events'
+import type { Logger } from 'pino'
 import type { ComponentMetrics } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
-import { Backoff } from '../../../lib/backoff.js'
+import { Backoff, type Random } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
-import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
+import { type after, type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import type { AdaptiveLimit, AttemptOutcome, LimitState } from './adaptive-limit.js'
-import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
 /** During a hold: the time between two checks for a change, and the longest time between two attempts. */
@@ -50,7 +50,14 @@ export interface OutageState {
   readonly size?: LearnedSize | undefined
 }
 
-export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' | 'random' | 'after' | 'outage'> {
+export interface AttemptsContext {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  /** Sets a timer. Default: `after` of lib/time.ts. */
+  readonly after?: typeof after
+  /** The state of the previous delivery to this destination, before a reload. */
+  readonly outage?: OutageState | undefined
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits

@@ -1,4 +1,3 @@
-import type { Logger } from 'pino'
 import type {
   ComponentMetrics,
   Destination,
@@ -11,16 +10,15 @@ import { DeliveryError, errorText, InternalError, isProgramFault, RepeatedError 
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fact } from '../../../core/fact.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
-import type { Random } from '../../../lib/backoff.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
 import { type Linked, LinkedList } from '../../../lib/linked-list.js'
-import { after, type Clock } from '../../../lib/time.js'
+import { after } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
 import { countDeadLetters, type DeadLetters } from '../dead-letters.js'
 import type { FateObserver } from '../fates.js'
 import { AdaptiveLimit } from './adaptive-limit.js'
-import { Attempts, LEFT, logFields, type OutageState } from './attempts.js'
+import { Attempts, type AttemptsContext, LEFT, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { type Partition, Partitions } from './partitions.js'
 import { isDivided, Refusals, rejectsAll } from './refusals.js'
@@ -44,20 +42,13 @@ export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'disca
   found?(events: number, bytes: number): void
 }
 
-export interface DeliveryContext {
+export interface DeliveryContext extends Pick<AttemptsContext, 'log' | 'clock' | 'random' | 'after' | 'outage'> {
   readonly id: string
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: Random
   readonly deadLetter: DeadLetters
   readonly counters: DeliveryCounters
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'fact' | 'gauge' | 'histogram'>
   /** The pool of requests that destinations share. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
-  /** Sets a timer. Default: `after` of lib/time.ts. */
-  readonly after?: typeof after
-  /** The state of the previous delivery to this destination, before a reload. */
-  readonly outage?: OutageState | undefined
 }
 
 /**

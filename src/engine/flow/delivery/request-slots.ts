@@ -1,5 +1,4 @@
 import { Busy, showUtilization } from '../busy.js'
-import type { DeliveryContext } from './delivery.js'
 
 /** Limits the concurrent requests of several destinations in total. */
 export interface RequestPool {
@@ -28,7 +27,7 @@ export class RequestSlots {
   /** `max`: the current limit. `again` is called when a waiting request may start. */
   constructor(
     max: () => number,
-    { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>,
+    { requests, metrics }: { requests?: RequestPool | undefined; metrics: Parameters<typeof showUtilization>[0] },
     again: () => void,
   ) {
     this.#max = max
