@@ -1,4 +1,5 @@
-import { isConstant, type Template, templatePaths } from '../../core/template.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
+import { isConstant } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { readBulkRefusal, readItem } from './bulk-answer.js'
@@ -46,14 +47,7 @@ export const elasticsearch = defineHttpDestination({
       return hasCapitals ? [{ path: ['index'], message }] : []
     },
   }),
-  usesFields: ({ index, pipeline, timestamp }) => {
-    const fieldsOf = (option: string, template: Template) => templatePaths(template).map(path => ({ option, path }))
-    return [
-      ...fieldsOf('index', index),
-      ...(pipeline ? fieldsOf('pipeline', pipeline) : []),
-      { option: 'timestamp', path: timestamp },
-    ]
-  },
+  usesFields: ({ index, pipeline, timestamp }) => fieldsIn({ index, pipeline, timestamp }),
   format(options, context) {
     const bulk = new BulkRequest(options, context)
     const isNamedByEvents = !isConstant(options.index)

@@ -1,7 +1,7 @@
 import { encodedEvent } from '../../core/codecs/encode.js'
 import { defineDestination } from '../../core/component.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
-import { templatePaths } from '../../core/template.js'
 import { loadKafka } from '../../net/kafka/client.js'
 import { isSentPlainly } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
@@ -44,12 +44,8 @@ export const kafka = defineDestination({
   delivery: DELIVERY,
   usesIds: ({ id_header }) => id_header !== undefined,
   copiesLines: ({ encoding }) => encoding === 'raw',
-  usesFields: ({ topic, key_field, headers, timestamp }) => [
-    ...templatePaths(topic).map(path => ({ option: 'topic', path })),
-    ...(key_field ? [{ option: 'key_field', path: key_field, without: 'no event has a key' }] : []),
-    ...Object.values(headers).flatMap(value => templatePaths(value).map(path => ({ option: 'headers', path }))),
-    { option: 'timestamp', path: timestamp },
-  ],
+  usesFields: ({ topic, key_field, headers, timestamp }) =>
+    fieldsIn({ topic, key_field, headers, timestamp }, { key_field: 'no event has a key' }),
   async create(options, context) {
     const [client, { KafkaDestination }] = await Promise.all([loadKafka(), import('./kafka-destination.js')])
     return new KafkaDestination(options, context, client)

@@ -1,4 +1,4 @@
-import type { Template } from '../../core/template.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { lokiOptions, PUSH_PATH, TENANT } from './options.js'
@@ -35,20 +35,8 @@ export const loki = defineHttpDestination({
   ],
   usesIds: () => true,
   copiesLines: ({ encoding }) => encoding === 'raw',
-  usesFields: ({ labels, structured_metadata, tenant, timestamp }) => {
-    const fieldsOf = (option: string, templates: Readonly<Record<string, Template>>, without?: string) =>
-      Object.values(templates).flatMap(({ parts }) =>
-        parts.flatMap(part =>
-          typeof part === 'string' ? [] : [{ option, path: part.path, ...(without && { without }) }],
-        ),
-      )
-    return [
-      ...fieldsOf('labels', labels),
-      ...fieldsOf('structured_metadata', structured_metadata),
-      ...(tenant ? fieldsOf('tenant', { tenant }) : []),
-      { option: 'timestamp', path: timestamp },
-    ]
-  },
+  usesFields: ({ labels, structured_metadata, tenant, timestamp }) =>
+    fieldsIn({ labels, structured_metadata, tenant, timestamp }),
   format(options, context) {
     const push = new PushRequest(options, context)
     const { tenant } = options

@@ -1,4 +1,4 @@
-import { templatePaths } from '../../core/template.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { errorWords, readRefusal, readSuccess } from './answer.js'
@@ -7,7 +7,6 @@ import { FIELDS, LOGS_PATH, otlpOptions } from './options.js'
 
 const GRPC_PORT = /^https?:\/\/[^/]*:4317(?:\/|$)/i
 const DEFAULT_FIELDS = new Set(['.app', '.host', '.logger', '.timestamp', ...Object.values(FIELDS).flat()])
-const LISTS = ['body', 'severity', 'trace_id', 'span_id'] as const
 
 const ADDRESSES = `Receivers and their options. The first three are tested; the others follow their documentation.
 
@@ -57,15 +56,10 @@ export const otlp = defineHttpDestination({
         : [],
   }),
   // The result does not include the default fields, because events need not have these fields.
-  usesFields: ({ resource, scope, timestamp, ...lists }) => {
-    const fields = [
-      ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),
-      ...templatePaths(scope).map(path => ({ option: 'scope', path })),
-      { option: 'timestamp', path: timestamp },
-      ...LISTS.flatMap(option => lists[option].map(path => ({ option, path }))),
-    ]
-    return fields.filter(({ path }) => !DEFAULT_FIELDS.has(path.text))
-  },
+  usesFields: ({ resource, scope, timestamp, body, severity, trace_id, span_id }) =>
+    fieldsIn({ resource, scope, timestamp, body, severity, trace_id, span_id }).filter(
+      ({ path }) => !DEFAULT_FIELDS.has(path.text),
+    ),
   format(options, context) {
     const request = new ExportRequest(options, context)
     const { contentType } = request.records

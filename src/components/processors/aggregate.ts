@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition, pathsOf } from '../../core/condition/condition.js'
+import { condition } from '../../core/condition/condition.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 
 const LEAST_EVERY_MS = 100
@@ -90,15 +91,8 @@ export const aggregate = defineProcessor({
       ...(time_field ? [time_field.segments[0]] : []),
     ],
   }),
-  usesFields: ({ key_field, counters, histograms }) => [
-    ...key_field.map(path => ({ option: 'key_field', path, without: 'all events count together' })),
-    ...Object.values(counters).flatMap(({ sum, when }) =>
-      [...(sum ? [sum] : []), ...pathsOf(when)].map(path => ({ option: 'counters', path })),
-    ),
-    ...Object.values(histograms).flatMap(({ field, when }) =>
-      [field, ...pathsOf(when)].map(path => ({ option: 'histograms', path })),
-    ),
-  ],
+  usesFields: ({ key_field, counters, histograms }) =>
+    fieldsIn({ key_field, counters, histograms }, { key_field: 'all events count together' }),
   examples: [
     {
       title: 'Requests, bytes and durations of each app',

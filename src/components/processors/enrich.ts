@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { fieldPath, refuseAt } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { FACT_NAMES } from './enrich/host-facts.js'
@@ -87,8 +88,7 @@ export const enrich = defineProcessor({
     'An event without a row stays as it is, or gets the `default`. `sluice_enrich_events_total` counts events with and without a row.',
   options,
   fields: ({ target }) => ({ names: [target.segments[0]] }),
-  usesFields: ({ key_field: path }) =>
-    path ? [{ option: 'key_field', path, without: 'no event gets a row of the table' }] : [],
+  usesFields: ({ key_field }) => fieldsIn({ key_field }, { key_field: 'no event gets a row of the table' }),
   examples: [
     {
       title: 'An environment variable',

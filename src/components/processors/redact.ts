@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { type ComponentContext, defineProcessor } from '../../core/component.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { fieldPath, refuse, refuseAt, regex, secret } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
@@ -133,8 +134,7 @@ export const redact = defineProcessor({
     'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
     'The key of hashes is read when the component starts.',
   options,
-  usesFields: ({ fields }) =>
-    fields === 'all' ? [] : fields.map(path => ({ option: 'fields', path, without: 'nothing is redacted there' })),
+  usesFields: ({ fields }) => fieldsIn({ fields }, { fields: 'nothing is redacted there' }),
   examples: [
     {
       title: 'Card numbers, addresses and tickets in messages',

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition, pathsOf } from '../../core/condition/condition.js'
+import { condition } from '../../core/condition/condition.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { PathError, parseFieldPath } from '../../core/event/field-path.js'
 import { byteSize, duration, fieldPaths, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
@@ -68,11 +69,8 @@ export const reduce = defineProcessor({
     keeps: true,
   }),
   fields: ({ merge }) => ({ names: Object.keys(merge).map(path => parseFieldPath(path).segments[0]) }),
-  usesFields: ({ key_field, starts_when, ends_when }) => [
-    ...key_field.map(path => ({ option: 'key_field', path, without: 'no event is merged' })),
-    ...pathsOf(starts_when).map(path => ({ option: 'starts_when', path })),
-    ...pathsOf(ends_when).map(path => ({ option: 'ends_when', path })),
-  ],
+  usesFields: ({ key_field, starts_when, ends_when }) =>
+    fieldsIn({ key_field, starts_when, ends_when }, { key_field: 'no event is merged' }),
   examples: [
     {
       title: 'The lines of a request become one event',

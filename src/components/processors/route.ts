@@ -1,8 +1,9 @@
 import { z } from 'zod'
 import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
-import { compileCondition, condition, type EventTest, pathsOf } from '../../core/condition/condition.js'
+import { compileCondition, condition, type EventTest } from '../../core/condition/condition.js'
 import type { Condition } from '../../core/condition/parse.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import type { Finding } from '../../core/explain.js'
 import { type BatchScope, MAIN, output } from '../../core/processor.js'
 
@@ -83,8 +84,7 @@ export const routeProcessor = defineProcessor({
     },
   ],
   copiesLines: () => true,
-  usesFields: options =>
-    conditionsOf(options).flatMap(([, condition]) => pathsOf(condition).map(path => ({ option: 'routes', path }))),
+  usesFields: ({ routes }) => fieldsIn({ routes }),
   create: (options, context) => new Route(options, context),
   checks: async () => {
     const { lostWarnings } = await import('../../core/condition/without-field.js')

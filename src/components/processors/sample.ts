@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition, pathsOf } from '../../core/condition/condition.js'
+import { condition } from '../../core/condition/condition.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 
 const options = z
@@ -60,10 +61,7 @@ export const sample = defineProcessor({
     },
   ],
   copiesLines: ({ rate_field }) => rate_field === false,
-  usesFields: ({ key_field, keep }) => [
-    ...key_field.map(path => ({ option: 'key_field', path, without: 'events are counted' })),
-    ...pathsOf(keep).map(path => ({ option: 'keep', path })),
-  ],
+  usesFields: ({ key_field, keep }) => fieldsIn({ key_field, keep }, { key_field: 'events are counted' }),
   create: async (options, context) =>
     new (await import('./sample/sample-processor.js')).SampleProcessor(options, context),
   explains: async () => ({ findings: (await import('./sample/sample-processor.js')).explainSample }),

@@ -1,5 +1,5 @@
 import { defineProcessor } from '../../core/component.js'
-import { pathsOf } from '../../core/condition/condition.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import type { DeciderOptions } from '../throttle/decider-options.js'
 import { TIME_FIELDS } from '../throttle/event/auto-time.js'
 import { throttleOptions } from './throttle/options.js'
@@ -52,18 +52,15 @@ export const throttle = defineProcessor({
   // A limits file may name any field.
   copiesLines: ({ over_limit, annotate, limits_file }) =>
     over_limit !== 'mark' && !annotate && limits_file === undefined,
-  usesFields: ({ key_field, time_field, exclude, cost, limits = [] }) => [
-    ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
-    ...(time_field && time_field !== 'auto'
-      ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }]
-      : []),
-    ...(cost ? [{ option: 'cost', path: cost, without: 'each event costs 1' }] : []),
-    ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
-    ...limits.flatMap(({ when, cost }) => [
-      ...pathsOf(when).map(path => ({ option: 'limits', path })),
-      ...(cost ? [{ option: 'limits', path: cost, without: 'each event costs 1' }] : []),
-    ]),
-  ],
+  usesFields: ({ key_field, time_field, exclude, cost, limits }) =>
+    fieldsIn(
+      { key_field, time_field, exclude, cost, limits },
+      {
+        key_field: withoutKey(key_field.length),
+        time_field: 'each event counts when it arrives',
+        cost: 'each event costs 1',
+      },
+    ),
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
   create: async (options, context) => {

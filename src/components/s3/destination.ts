@@ -2,6 +2,7 @@ import zlib from 'node:zlib'
 import { z } from 'zod'
 import { encodingOption } from '../../core/codecs/options.js'
 import { defineDestination } from '../../core/component.js'
+import { fieldsIn } from '../../core/event/event-fields.js'
 import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template } from '../../core/template.js'
@@ -124,14 +125,7 @@ export const s3 = defineDestination({
     max_wait: '1 Seconds',
     max_in_flight: 4,
   },
-  usesFields: ({ key, timestamp }) => [
-    ...key.parts.flatMap(part => {
-      if (typeof part === 'string') return []
-      const { path, fallback } = part
-      return { option: 'key', path, ...(fallback === '' && { without: 'every event is rejected' }) }
-    }),
-    { option: 'timestamp', path: timestamp },
-  ],
+  usesFields: ({ key, timestamp }) => fieldsIn({ key, timestamp }, { key: 'every event is rejected' }),
   async create(options, context) {
     const [{ SpooledDestination }, { S3Store }] = await Promise.all([
       import('../../engine/flow/spool/spooled-destination.js'),

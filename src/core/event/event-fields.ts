@@ -17,6 +17,28 @@ export interface UsedField {
 }
 
 /**
+ * The fields that the values of options name: as paths, in templates and in conditions, also in lists and mappings.
+ * `without`: as in UsedField, by the name of the option. It does not hold for a field of a template with a default.
+ */
+export function fieldsIn(
+  options: Readonly<Record<string, unknown>>,
+  without: Readonly<Record<string, string>> = {},
+): UsedField[] {
+  const fields: UsedField[] = []
+  const find = (value: unknown, option: string, text: string | undefined): void => {
+    if (Array.isArray(value)) for (const item of value) find(item, option, text)
+    if (typeof value !== 'object' || Object.getPrototypeOf(value ?? []) !== Object.prototype) return
+    const of = value as Partial<FieldPath> & { readonly fallback?: string }
+    if (of.segments) fields.push({ option, path: of as FieldPath, ...(text !== undefined && { without: text }) })
+    else
+      for (const [name, inner] of Object.entries(of))
+        find(inner, option, of.fallback ? undefined : (without[name] ?? text))
+  }
+  for (const [option, value] of Object.entries(options)) find(value, option, without[option])
+  return fields
+}
+
+/**
  * A processor takes the time of an event from the first field in `names` that contains a time. `option`: the option
  * that sets these fields.
  */

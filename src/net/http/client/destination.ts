@@ -5,7 +5,7 @@ import {
   defineDestination,
   type OptionProblem,
 } from '../../../core/component.js'
-import type { UsedField } from '../../../core/event/event-fields.js'
+import { fieldsIn, type UsedField } from '../../../core/event/event-fields.js'
 import { parseTemplate } from '../../../core/template.js'
 import { keyFileWarnings } from '../../key.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
@@ -68,14 +68,9 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
 
 /** The fields to which template options refer. */
 function fieldsOf({ url, headers }: ClientOptions): UsedField[] {
-  const texts = [['url', url], ...Object.values(headers).map(value => ['headers', value])]
-  return texts.flatMap(([option, text]) =>
-    parseTemplate(text!).parts.flatMap(part => {
-      if (typeof part === 'string') return []
-      const { path, fallback } = part
-      return { option: option!, path, ...(fallback === '' && { without: 'every event is rejected' }) }
-    }),
-  )
+  const rejected = 'every event is rejected'
+  const templates = { url: parseTemplate(url), headers: Object.values(headers).map(text => parseTemplate(text)) }
+  return fieldsIn(templates, { url: rejected, headers: rejected })
 }
 
 function warningsOf(options: ClientOptions): OptionProblem[] {
