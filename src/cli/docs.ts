@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { components } from '../components/list.js'
 import { useCodecs } from '../core/codecs/options.js'
@@ -10,6 +10,7 @@ import { pluginsOf } from '../engine/config/plugins/read-plugins.js'
 import { destinationsText } from '../engine/config/reference/destinations.js'
 import { jsonSchema } from '../engine/config/reference/json-schema.js'
 import { referenceText } from '../engine/config/reference/reference.js'
+import { statusSchema, withMembers } from '../engine/config/reference/status-members.js'
 import { readConfig } from '../engine/config/yaml/files.js'
 import { makeFolder } from '../lib/files/make-folder.js'
 import { systemClock } from '../lib/time.js'
@@ -27,6 +28,8 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
 /** By file name: the pages of the package that are made from its definitions. */
 export const generatedPages = (): Readonly<Record<string, string>> => ({
   'destinations.md': destinationsText(components),
+  'status-api.md': withMembers(readFileSync(join(packageFolder, 'docs', 'status-api.md'), 'utf8')),
+  'status.schema.json': statusSchema(),
 })
 
 export interface DocsOptions {

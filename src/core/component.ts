@@ -18,6 +18,7 @@ import type { Fact, FactSample, Shown } from './fact.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
+import type { ProcessorOutage } from './status-document.js'
 
 /**
  * Version of the contract between the program and plugins. It changes when plugins for the previous version may stop
@@ -85,20 +86,6 @@ export interface Processor extends Decides, Lifecycle {
   readonly isWaiting?: boolean
   /** Set while a server that the processor needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
-}
-
-/** A server that a processor needs does not reply. `isStuck`: the outage will not end by itself. Times are ISO 8601. */
-export interface ProcessorOutage {
-  readonly isStuck?: true
-  readonly reason: string
-  /** The reason in words of Sluice alone: `reason` may quote the server. */
-  readonly ownReason?: string
-  readonly since: string
-  readonly attempts: number
-  /** Missing during an attempt. */
-  readonly next_attempt?: string
-  /** How events are handled during the outage. */
-  readonly meanwhile: string
 }
 
 /** Tries a request once. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */

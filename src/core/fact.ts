@@ -1,3 +1,4 @@
+import type { ReportedProblem } from './status-document.js'
 /**
  * How grave a problem is, gravest first. `undelivered`: nothing reaches a receiver. `unsafe`: a restart loses events.
  * `stopped`: a component does not work. `reload`: the daemon does not run its present configuration. `bug`: Sluice is
@@ -25,17 +26,6 @@ export const GRAVITIES = [
   'connections',
   'notice',
 ] as const
-
-export interface ReportedProblem {
-  /** The affected component; missing if no component is affected, or if it is no longer configured. */
-  readonly component?: string
-  readonly what: string
-  /** Facts, such as when the problem began and how often it occurred. */
-  readonly detail?: string
-  readonly todo: string
-  /** Commands that `todo` mentions, each ready to be typed. */
-  readonly commands?: readonly string[]
-}
 
 export interface GradedProblem extends ReportedProblem {
   readonly gravity: (typeof GRAVITIES)[number]

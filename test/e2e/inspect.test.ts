@@ -12,8 +12,9 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import type { ComponentStatus } from '../../src/core/status-document.js'
+import { statusDocument } from '../../src/core/status-document.js'
 import { askSocket, textOf } from '../../src/daemon/admin/ask-socket.js'
-import type { ComponentStatus } from '../../src/daemon/status/status.js'
 import { HOST, listening, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
@@ -263,7 +264,9 @@ destinations:
   t.match(status.stdout, /No events are lost/)
   t.match(status.stdout, /^Oldest event to deliver: gone \d+\S/m)
   t.match(status.stdout, /^disk buffers +events +used +room left\ngone +6 +\d+B +10\.0MB$/m)
-  const { ready, problems, components } = JSON.parse((await look('status', '--json')).stdout)
+  const shown = JSON.parse((await look('status', '--json')).stdout)
+  t.same(statusDocument.omit({ series: true }).parse(shown), shown, 'as its schema says')
+  const { ready, problems, components } = shown
   t.match({ ready, problems }, { ready: false, problems: [{ what: /^gone is failing/ }] })
   t.match(components[1], { id: 'lim', kind: 'processor', sent: 6 })
   const asked = JSON.parse(await textOf(await askSocket(socket, { path: '/status' })))

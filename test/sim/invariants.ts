@@ -1,5 +1,5 @@
+import type { DestinationState } from '../../src/core/status-document.js'
 import type { ComponentCounters } from '../../src/engine/flow/counters.js'
-import type { DestinationState } from '../../src/engine/run/runtime.js'
 import { type Expected, expectedOf, isThrottled, marksInFiles } from './expected.js'
 import type { Machine } from './machine.js'
 import { markOf } from './marks.js'

@@ -1,6 +1,6 @@
 import { pino } from 'pino'
 import type { Kind } from '../../src/core/component.js'
-import type { ReportedProblem } from '../../src/core/fact.js'
+import type { ReportedProblem } from '../../src/core/status-document.js'
 import { problemsOf } from '../../src/daemon/status/problems.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { Metrics } from '../../src/engine/run/measure/metrics.js'

@@ -1,4 +1,4 @@
-import type { ReportedProblem } from '../../core/fact.js'
+import type { ReportedProblem } from '../../core/status-document.js'
 
 export interface MachineFault extends ReportedProblem {
   /** What was checked, as in `disk`. */

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { ConfigError, formatProblem } from '../../core/errors.js'
-import type { ReportedProblem } from '../../core/fact.js'
+import type { ReportedProblem, Status } from '../../core/status-document.js'
 import {
   type DaemonOptions,
   findSocket,
@@ -13,7 +13,6 @@ import {
 import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
-import type { Status } from '../../daemon/status/status.js'
 import { dataDirIn } from '../../engine/config/load.js'
 import { shellWord } from '../../lib/shell-word.js'
 

@@ -1,8 +1,8 @@
+import type { Status } from '../../core/status-document.js'
 import type { OtherDaemons } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'
 import { UsageError } from '../../daemon/process/command-line.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
-import type { Status } from '../../daemon/status/status.js'
 import { printable } from '../../lib/printable.js'
 import { lasting, parseDuration, short } from '../../lib/units.js'
 

@@ -1,4 +1,4 @@
-import type { ReportedProblem } from '../../core/fact.js'
+import type { ReportedProblem } from '../../core/status-document.js'
 import type { DaemonOptions, OtherDaemons } from '../../daemon/admin/daemon-socket.js'
 import { type DaemonView, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import type { Io } from '../../daemon/process/command-line.js'

@@ -1,6 +1,6 @@
 import type { KeyWatch } from '../../components/throttle/keyed-processor.js'
+import type { Totals } from '../../core/status-document.js'
 import { beginning, displayWidth, padEnd, padStart } from '../../daemon/process/wrap.js'
-import type { Totals } from '../../engine/run/measure/totals.js'
 import { formatDuration } from '../../lib/units.js'
 
 /** The numbers of the quickstart: a line each second, and a summary at the end. */

@@ -1,6 +1,7 @@
-import type { Processor, ProcessorOutage } from '../../core/component.js'
+import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
+import type { BucketWait, ProcessorOutage, WaitState } from '../../core/status-document.js'
 
 /** A processor that decides by key. */
 export interface KeyedProcessor extends Processor {
@@ -73,20 +74,6 @@ export interface BucketState {
   readonly discarded_since: string
   /** False: `used` is an estimate. */
   readonly is_exact: boolean
-}
-
-export interface WaitState {
-  /** The processor options that make the events wait, as written in the configuration. */
-  readonly options: readonly string[]
-  /** The buckets for which the events wait, those with most events first. The list may be incomplete. */
-  readonly buckets: readonly BucketWait[]
-}
-
-/** The events that wait for the bucket `key` (null: the default). `since`: when the first event was read, ISO 8601. */
-export interface BucketWait {
-  readonly key: string | null
-  readonly events: number
-  readonly since: string
 }
 
 export interface LiveBucket extends BucketState {

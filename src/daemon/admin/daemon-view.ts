@@ -1,7 +1,7 @@
+import type { ComponentStatus, Status } from '../../core/status-document.js'
 import { deadline, systemClock } from '../../lib/time.js'
 import type { Io } from '../process/command-line.js'
 import { beginning, displayWidth, ending, padEnd, padStart } from '../process/wrap.js'
-import type { ComponentStatus, Status } from '../status/status.js'
 import { askJson } from './daemon-socket.js'
 
 export interface DaemonView extends Omit<Status, 'at' | 'series'> {

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
-import { keyedOf, type WaitState } from '../../components/throttle/keyed-processor.js'
+import { keyedOf } from '../../components/throttle/keyed-processor.js'
 import { DISCARDED } from '../../core/processor.js'
+import type { WaitState } from '../../core/status-document.js'
 import type { Links } from '../../engine/run/links.js'
 import { sleep } from '../../lib/time.js'
 import { onReplyOver, sendReply } from '../../net/http/server/respond.js'

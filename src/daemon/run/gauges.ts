@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Fact } from '../../core/fact.js'
+import type { ManagedReport } from '../../core/status-document.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { UnsavedPositions } from '../../engine/run/state/checkpoints.js'
 import { adviceFor, type Orphan } from '../../engine/run/state/inventory.js'
@@ -8,7 +9,6 @@ import { placeInPlugin } from '../../lib/modules/plugin-place.js'
 import { systemClock } from '../../lib/time.js'
 import { counted, lasting, short } from '../../lib/units.js'
 import { ConnectionReport } from '../../net/limits.js'
-import type { ManagedStatus } from '../fleet/managed-status.js'
 import { tolerateFaults } from '../process/faults.js'
 
 /** Logs positions that are unsaved when the daemon ends. Returns whether there are any. */
@@ -86,12 +86,6 @@ export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => vo
     log.error({ code: 'SLUICE_PLUGIN_FAULT', error: errorText(error), place }, text)
     return true
   })
-}
-
-/** The part of /readyz about a managed daemon's pipeline and service. */
-export interface ManagedReport extends ManagedStatus {
-  readonly pipeline: string
-  readonly service: string
 }
 
 export interface Managed {

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { PageState } from '../../core/status-document.js'
 import type { Config } from '../../engine/config/load.js'
 import type { StatusPageOptions } from '../../engine/config/status-page-options.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
@@ -6,7 +7,6 @@ import type { Follower } from '../../engine/run/supervisor.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { Page, Served } from '../admin/server.js'
 import type { Tappable } from '../admin/tap.js'
-import type { PageState } from '../status/status.js'
 
 /** The watched pipeline. A reload replaces the pipeline's engine. */
 export interface Followed {

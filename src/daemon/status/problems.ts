@@ -1,13 +1,16 @@
-import type { ProcessorOutage } from '../../core/component.js'
-import { GRAVITIES, type GradedProblem, type ReportedProblem, type Seen } from '../../core/fact.js'
+import { GRAVITIES, type GradedProblem, type Seen } from '../../core/fact.js'
+import type {
+  DestinationState,
+  ProcessorOutage,
+  ReportedProblem,
+  SourceFailure,
+  Wait,
+} from '../../core/status-document.js'
 import { FULL_SHARE } from '../../engine/flow/almost-full.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../engine/flow/counters.js'
 import { areKept } from '../../engine/flow/dead-letters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
-import type { DestinationState } from '../../engine/run/engine.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
-import type { Wait } from '../../engine/run/measure/waits.js'
-import type { SourceFailure } from '../../engine/run/source-run.js'
 import { clockTime, counted, lasting, short } from '../../lib/units.js'
 
 export interface Named {

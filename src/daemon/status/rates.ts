@@ -1,13 +1,9 @@
+import type { ComponentStatus } from '../../core/status-document.js'
 import type { ComponentCounters } from '../../engine/flow/counters.js'
 import { type Clock, systemClock } from '../../lib/time.js'
 
 /** Events and bytes per second. */
-export interface Rate {
-  readonly received: number
-  readonly received_bytes: number
-  readonly sent: number
-  readonly discarded: number
-}
+export type Rate = NonNullable<ComponentStatus['per_second']>
 
 interface Noted {
   readonly at: number

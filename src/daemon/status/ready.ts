@@ -1,4 +1,4 @@
-import type { ProcessorOutage } from '../../core/component.js'
+import type { ProcessorOutage } from '../../core/status-document.js'
 
 type States = readonly { readonly state: string }[]
 

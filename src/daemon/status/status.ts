@@ -1,17 +1,21 @@
 import { hostname } from 'node:os'
-import type { WaitState } from '../../components/throttle/keyed-processor.js'
-import type { ReportedProblem } from '../../core/fact.js'
+import type {
+  Books,
+  DestinationState,
+  ManagedReport,
+  PageState,
+  Status,
+  Totals,
+  Wait,
+  WaitState,
+} from '../../core/status-document.js'
 import { utilizationOf } from '../../engine/flow/busy.js'
 import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
-import type { DestinationState } from '../../engine/run/engine.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
-import type { Totals } from '../../engine/run/measure/totals.js'
-import type { Wait } from '../../engine/run/measure/waits.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
-import type { ManagedReport } from '../run/gauges.js'
 import { type Named, type Observed, problemsOf } from './problems.js'
-import type { Rate, Rates } from './rates.js'
+import type { Rates } from './rates.js'
 import { isReady } from './ready.js'
 
 /**
@@ -20,94 +24,7 @@ import { isReady } from './ready.js'
  */
 const VERSION = 1
 
-/** The state and the problems of a daemon, as JSON. docs/status-api.md describes the members. */
-export interface Status {
-  readonly version: number
-  /** When the document was made. All times are in ISO 8601. */
-  readonly at: string
-  readonly started_at?: string
-  readonly version_of_sluice: string
-  /** The version of Node.js. */
-  readonly node: string
-  /** Memory of the process in bytes. Missing while the daemon cannot read it. */
-  readonly memory?: number | undefined
-  readonly host: string
-  readonly ready: boolean
-  /** True after a signal to end, while the daemon delivers the events that it has already read. */
-  readonly stopping?: true
-  readonly reloading_since?: string
-  readonly config?: string | undefined
-  readonly data_dir?: string
-  readonly problems: readonly ReportedProblem[]
-  /** Problems that cost no events. */
-  readonly notices: readonly ReportedProblem[]
-  readonly managed?: ManagedReport
-  /** Counts of events since the start: received + emitted = passed + discarded + consumed + in flight. */
-  readonly books?: Books
-  /** The data that the daemon's page keeps, while there is a page. */
-  readonly status_page?: PageState
-  /** The busiest component that is not blocked, if this component is busy most of the time. */
-  readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
-  readonly destinations: Observed['destinations']
-  readonly sources: Observed['sources']
-  readonly processors: Observed['processors']
-  readonly waiting_for: readonly Wait[]
-  /** Components in which events wait, and the reason. */
-  readonly waiting: readonly WaitingEvents[]
-  readonly components: readonly ComponentStatus[]
-  /** Files with unread bytes. */
-  readonly backlog: ComponentCounters['backlog']
-  /** The metrics of /metrics, without histograms. */
-  readonly series: Awaited<ReturnType<Metrics['samples']>>
-}
-
-export interface Books extends Totals {
-  /** The same number as `undelivered`. */
-  readonly in_flight: number
-}
-
 export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
-
-export interface PageState {
-  /** `memory`: the limit for the kept data, in bytes; `used`: its present size. */
-  readonly memory: number
-  readonly used: number
-  /** The length of each component's history, and the interval between its values. */
-  readonly history_seconds: number
-  readonly history_step_ms: number
-  /** Whether a token is set. Only with a token does the page show texts of events. */
-  readonly token: boolean
-}
-
-export interface WaitingEvents extends WaitState {
-  readonly id: string
-  readonly events: number
-}
-
-/** Events since the daemon started. */
-export interface ComponentStatus extends Named {
-  /** The outputs that the component reads, as in the configuration: ids, or `id.output`. Empty for sources. */
-  readonly inputs: readonly string[]
-  /** The state in a few words; empty if the component has none. */
-  readonly state: string
-  readonly received: number
-  readonly received_bytes: number
-  /** Events sent, to all outputs together. */
-  readonly sent: number
-  /** Events sent to side outputs, by name. Missing if there are none. */
-  readonly side_outputs?: Readonly<Record<string, number>>
-  readonly discarded: number
-  /** Discarded events by reason. Missing if there are none. */
-  readonly discarded_for?: Readonly<Record<string, number>>
-  readonly in_flight: number
-  /** Number of errors by kind, since the start. Missing if there are none. */
-  readonly errors?: Readonly<Record<string, number>>
-  readonly last_error?: string | undefined
-  /** The share of time, from 0 to 1, in which the component was busy during the last seconds. */
-  readonly utilization?: number | undefined
-  /** Events and bytes per second, averaged over the last one to twenty seconds. Missing in the first second. */
-  readonly per_second?: Rate | undefined
-}
 
 export interface Reports {
   /** The running components, in the order of the configuration. Metrics also have components that a reload removed. */

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { DestinationState } from '../../engine/run/engine.js'
+import type { DestinationState } from '../../core/status-document.js'
 import { ProgressWatch } from '../../engine/run/measure/progress.js'
 import type { Supervisor } from '../../engine/run/supervisor.js'
 import { printable } from '../../lib/printable.js'
@@ -25,7 +25,7 @@ export interface DaemonState {
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that failed recently. */
   readonly failures?:
-    | readonly { readonly id: string; readonly state: string; readonly ownReason?: string }[]
+    | readonly { readonly id: string; readonly state: string; readonly ownReason?: string | undefined }[]
     | undefined
   /** Why the configuration that was read last is not running. */
   readonly refused?: string | undefined

@@ -1,5 +1,6 @@
 import type { ComponentMetrics, Exemplar, Kind, Observer } from '../../core/component.js'
 import { type Fact, type FactSample, type LiveNumbers, type Shown, samplesOf } from '../../core/fact.js'
+import type { Backlog } from '../../core/status-document.js'
 import { settledWithin } from '../../lib/time.js'
 
 export interface Amount {
@@ -332,7 +333,7 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   /** What the component is behind with, in bytes. */
-  get backlog(): { readonly component: string; readonly name: string; readonly bytes: number }[] {
+  get backlog(): Backlog[] {
     return [...this.series.values()].flat().flatMap(({ backlog, read }) => {
       if (!backlog) return []
       const found = Array.from(read(), ({ labels, value }) => ({ name: labels[backlog] ?? '', bytes: value }))

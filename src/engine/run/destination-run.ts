@@ -1,6 +1,7 @@
 import { codecsIn } from '../../core/codec.js'
 import type { ComponentContext, Destination } from '../../core/component.js'
 import { labelWords } from '../../core/errors.js'
+import type { DestinationState } from '../../core/status-document.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import type { Clock } from '../../lib/time.js'
@@ -14,7 +15,7 @@ import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
 import type { FateObserver } from '../flow/fates.js'
 import { type Watched, watched } from './measure/progress.js'
-import type { DestinationState, Runtime } from './runtime.js'
+import type { Runtime } from './runtime.js'
 import { pathOf } from './state/inventory.js'
 
 interface DestinationParts extends Pick<ComponentContext, 'log'> {

@@ -1,3 +1,5 @@
+export type { DestinationState } from '../../core/status-document.js'
+
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
@@ -15,6 +17,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
+import type { DestinationState, SourceFailure } from '../../core/status-document.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { ComponentCounters } from '../flow/counters.js'
@@ -34,15 +37,15 @@ import { outageBefore, outagesOf } from './measure/outages.js'
 import { movedBy, type Watched } from './measure/progress.js'
 import type { Flow } from './measure/waits.js'
 import { OwnOutputs } from './own-outputs.js'
-import type { DestinationState, EngineConfig, Runtime } from './runtime.js'
+import type { EngineConfig, Runtime } from './runtime.js'
 import type { ConfigComparison } from './same-components.js'
-import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
+import { type Fed, SourceRun } from './source-run.js'
 import { type Fate, Stages } from './stages.js'
 import { CheckpointStore } from './state/checkpoints.js'
 import { type DataKind, pathOf } from './state/inventory.js'
 
 export type { EngineHandover } from './handover.js'
-export type { DestinationState, Runtime } from './runtime.js'
+export type { Runtime } from './runtime.js'
 
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']

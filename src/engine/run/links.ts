@@ -1,6 +1,7 @@
-import type { Processor, ProcessorOutage } from '../../core/component.js'
+import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
+import type { ProcessorOutage } from '../../core/status-document.js'
 import { FanOut, type Input, type Tap } from '../flow/fan-out.js'
 import type { FateObserver } from '../flow/fates.js'
 import type { DestinationRun } from './destination-run.js'

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
 import type { REPLACED, Source, SourceContext } from '../../core/component.js'
 import { errorCode, errorText, GivenBackError, labelWords } from '../../core/errors.js'
+import type { SourceFailure } from '../../core/status-document.js'
 import { NewerFormat, StateUnreadable } from '../../core/unreadable.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import { sleep, type TimerClock } from '../../lib/time.js'
@@ -35,15 +36,6 @@ export interface SourceRunParts {
   readonly log: Logger
   readonly random: Random
   readonly clock: TimerClock
-}
-
-/** A source that is not reading now: it failed and will be restarted, or it waits for an operator. */
-export interface SourceFailure {
-  readonly id: string
-  readonly state: 'failing' | 'holding'
-  readonly reason: string
-  /** The reason in words of Sluice alone: `reason` may quote a server, and thereby events. */
-  readonly ownReason?: string
 }
 
 export interface Fed {

@@ -1,4 +1,4 @@
-import type { ComponentStatus, Status } from '../../daemon/status/status.js'
+import type { ComponentStatus, Status } from '../../core/status-document.js'
 import { escapedHtml } from '../../lib/formats/html-text.js'
 import { short } from '../../lib/units.js'
 

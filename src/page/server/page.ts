@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
+import type { PageState } from '../../core/status-document.js'
 import type { PageSources, ServedPage } from '../../daemon/run/page-wing.js'
-import type { PageState } from '../../daemon/status/status.js'
 import type { StatusPageOptions } from '../../engine/config/status-page-options.js'
 import { sameOptions } from '../../engine/run/same-components.js'
 import { listenOn } from '../../lib/network/inherited-sockets.js'

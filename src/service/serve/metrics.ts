@@ -1,4 +1,4 @@
-import type { DestinationState } from '../../engine/run/engine.js'
+import type { DestinationState } from '../../core/status-document.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Service } from '../api/domain/service.js'
 import type { RequestCounts } from '../api/http/sender.js'

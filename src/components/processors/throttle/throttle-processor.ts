@@ -1,9 +1,10 @@
-import type { HandoverState, ProcessorContext, ProcessorOutage } from '../../../core/component.js'
+import type { HandoverState, ProcessorContext } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
 import { above0 } from '../../../core/fact.js'
 import type { BatchScope, Emitted } from '../../../core/processor.js'
+import type { ProcessorOutage, WaitState } from '../../../core/status-document.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { counted } from '../../../lib/units.js'
@@ -21,7 +22,6 @@ import type {
   KeyedProcessor,
   KeyWatch,
   SeeDecisions,
-  WaitState,
 } from '../../throttle/keyed-processor.js'
 import type { Rule } from '../../throttle/rules/rule.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'

@@ -1,37 +1,9 @@
 import { REJECTED } from '../../../core/options/delivery-options.js'
 import { DISCARDED } from '../../../core/processor.js'
+import type { Totals } from '../../../core/status-document.js'
 import { splitInput } from '../../config/inputs.js'
 import type { Config } from '../../config/load.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
-
-/** What happened to the events of a run, since the start of the process. */
-export interface Totals {
-  /** Events read by sources, each counted once. */
-  readonly received: number
-  /**
-   * Events that reloads gave back to their sources, which pass them on again. An event counts each time it is given
-   * back. Settled events that follow such an event may be read again, too, but do not count. Missing if 0.
-   */
-  readonly given_back?: number
-  /**
-   * Events that processors created, by component. Excludes events for readers of `.discarded`. Missing if all are 0.
-   */
-  readonly emitted?: Readonly<Record<string, number>>
-  /** Events that processors merged into emitted events, by component. Missing if all are 0. */
-  readonly consumed?: Readonly<Record<string, number>>
-  /**
-   * Events that passed every component on their way. Each event counts once, even if several destinations receive it.
-   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if the number
-   * is uncertain: if events have several ways through processors, if events were discarded in several places, or if a
-   * reload gave back events. Events that were given back may be discarded or consumed twice.
-   */
-  readonly passed?: number
-  readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** Events that each destination accepted. Includes destinations that read side outputs. */
-  readonly delivered: Readonly<Record<string, number>>
-  /** Events read in this run that were neither delivered nor discarded. Each counts once. */
-  readonly undelivered: number
-}
 
 export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
 

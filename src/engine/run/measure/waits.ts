@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { Wait } from '../../../core/status-document.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { ProgressWatch, type Watched } from './progress.js'
@@ -15,9 +16,6 @@ export interface Flow {
   readonly readers: readonly (Watched & { holds(source?: string): boolean })[]
   reaches(source: string, component: string): boolean
 }
-
-/** A component that waits, the components that cause it, and since when, as ISO 8601. */
-export type Wait = Readonly<{ id: string; for: readonly string[]; since: string }>
 
 /**
  * Finds components that wait for others. A blocked source waits for the still components that hold its events. Another

@@ -1,10 +1,10 @@
-import type { Status as StatusDocument } from '../../../daemon/status/status.js'
+export type { Books, ComponentStatus as Component, ReportedProblem as Problem } from '../../../core/status-document.js'
+
+import type { Status as StatusDocument } from '../../../core/status-document.js'
 import type { PageData } from '../../server/data.js'
 import type { Seconds } from '../../server/second.js'
 import type { PageWatch } from '../../server/watch/watch.js'
 
-export type { ReportedProblem as Problem } from '../../../core/fact.js'
-export type { Books, ComponentStatus as Component } from '../../../daemon/status/status.js'
 /** Responses of the daemon. The page takes only their types from it, so that the two always agree. */
 export type { ComponentPage as Detail } from '../../server/component.js'
 export type { AllHistory as Histories, ComponentHistory as History } from '../../server/history.js'

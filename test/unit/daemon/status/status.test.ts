@@ -1,5 +1,6 @@
 import { pino } from 'pino'
 import t from 'tap'
+import { statusDocument } from '../../../../src/core/status-document.js'
 import { Rates } from '../../../../src/daemon/status/rates.js'
 import { statusOf } from '../../../../src/daemon/status/status.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
@@ -56,7 +57,9 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
     value: 10,
   })
   t.notOk('sluice_delivery_attempt_seconds' in first.series, 'no histograms')
-  t.same(JSON.parse(JSON.stringify(first)).series, first.series)
+  const json = JSON.parse(JSON.stringify(first))
+  t.same(json.series, first.series)
+  t.same(statusDocument.parse(json), json, 'the document has the members of its schema, and no others')
 
   await time.advance(4000)
   into.read(30, 3000, false)

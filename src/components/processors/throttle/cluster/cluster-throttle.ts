@@ -1,5 +1,6 @@
-import type { ComponentContext, HandoverState, ProcessorOutage } from '../../../../core/component.js'
+import type { ComponentContext, HandoverState } from '../../../../core/component.js'
 import type { EventBatch } from '../../../../core/event/batch.js'
+import type { ProcessorOutage } from '../../../../core/status-document.js'
 import { everyOf } from '../../../../lib/time.js'
 import { RedisConnector } from '../../../../net/redis/connector.js'
 import type { RedisOptions } from '../../../../net/redis/options.js'

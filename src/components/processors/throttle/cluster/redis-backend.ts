@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { ComponentContext, Observer, ProcessorOutage } from '../../../../core/component.js'
+import type { ComponentContext, Observer } from '../../../../core/component.js'
+import type { ProcessorOutage } from '../../../../core/status-document.js'
 import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
 import type { RedisConnection } from '../../../../net/redis/connection.js'
 import { type Connect, connectInTime, inTime } from '../../../../net/redis/in-time.js'
