@@ -76,8 +76,7 @@ export class FileSource implements Source {
     this.#context = context
     this.#slices = new Slices(clock)
     this.#saved = new Saved(checkpoints.read())
-    const skipsOld = this.#saved.savedAt !== undefined || options.read_from === 'end'
-    this.#compressedSince = this.#saved.compressedSince ?? (skipsOld ? clock.wall() : 0)
+    this.#compressedSince = this.#saved.compressedSince ?? (options.read_from === 'end' ? clock.wall() : 0)
     this.#problems = new PathProblems(context)
     this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
     this.#descriptors = new Descriptors(options.max_open_files)

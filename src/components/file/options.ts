@@ -37,9 +37,7 @@ export const fileOptions = z
     read_old_compressed: z
       .boolean()
       .default(false)
-      .describe(
-        'Whether to read compressed files that an earlier version of Sluice skipped, or that `read_from: end` skipped at the first start.',
-      ),
+      .describe('Whether to read compressed files that `read_from: end` skipped at the first start.'),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()

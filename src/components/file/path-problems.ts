@@ -27,7 +27,7 @@ type Skipped = 'format' | 'old'
 
 const SKIPPED: Readonly<Record<Skipped, string>> = {
   format: `skipped a compressed file and will skip others like it: this Node.js cannot read the format. Add them to exclude, such as exclude: ['*.xz']`,
-  old: 'skipped a compressed file and will skip others like it: they existed when this source first started, or an earlier version of Sluice skipped them. To read them, set read_old_compressed: true',
+  old: 'skipped a compressed file and will skip others like it: they existed when this source first started. To read them, set read_old_compressed: true',
 }
 
 interface Named {

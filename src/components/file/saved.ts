@@ -43,7 +43,7 @@ const entrySchema = z.object({
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
-  /** Identifies the content: see positions.ts. Entries of earlier versions do not have this field. */
+  /** Identifies the content: see positions.ts. Undefined if the file was seen only as a copy. */
   reading: z
     .string()
     .regex(/^[0-9a-f]{16}$/)
@@ -90,7 +90,7 @@ export class Saved {
   /** All rotations before this time were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
-  /** Compressed files before this time are not read. Undefined on the first run, and after an earlier version. */
+  /** Compressed files before this time are not read. Undefined on the first run. */
   readonly compressedSince: number | undefined
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0

@@ -30,8 +30,8 @@ export const MOST_RANGES = 20
 export interface LedgerState {
   /** Everything before this place is settled. The place may lie within the record at the cursor. */
   readonly settled: RecordCursor & LogPosition
-  /** Settled ranges after `settled`, in order, at most MOST_RANGES. Earlier releases did not record them. */
-  readonly ahead?: readonly Range[]
+  /** Settled ranges after `settled`, in order, at most MOST_RANGES. */
+  readonly ahead: readonly Range[]
   /** The place after the last record that was safe on disk when this state was saved. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
@@ -39,7 +39,6 @@ export interface LedgerState {
 }
 
 const NAME = 'ledger'
-/** Format 1, of earlier releases, could not describe a part of a record. */
 const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096

@@ -2,7 +2,7 @@ import type { Codec } from '../../../core/codec.js'
 import { codecOf } from '../../../core/codecs/loaded.js'
 import type { Ack } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
-import { DECODED, MODIFIED, SCANNED } from '../../../core/event/flags.js'
+import { MODIFIED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { SentOffsets } from '../../../core/event/sent-offsets.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
@@ -175,8 +175,6 @@ export class BatchDecoder {
       at += width === 2 ? record.readUInt16LE(columns + 2 * i) : record.readUInt32LE(columns + 4 * i)
       ends[i] = at
       at += flags[i]! & LINE_END
-      // Earlier releases did not set DECODED on lines that are not JSON.
-      if ((flags[i]! & DECODED) === 0) flags[i]! &= ~SCANNED
     }
     if (at !== lines + bytes) throw new BatchRecordError('a record whose line lengths do not add up to its size')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), number)

@@ -146,7 +146,8 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   if (line === 'message')
     return typeof message === 'string' ? { bytes: Buffer.from(message), codec: TEXT_LINES } : undefined
   const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
-  if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
+  if (line === 'raw')
+    return base64 && { bytes: base64, codec: message === base64.toString() ? TEXT_LINES : JSON_OBJECTS }
   if (typeof line !== 'object' || line === null) return undefined
   const { options, host, partial, ...named } = line as Record<string, unknown>
   const [[name, text] = []] = Object.entries(named)
@@ -154,15 +155,6 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   const codec = codecOf(String(isRaw ? text : name), options)
   const bytes = isRaw ? base64 : typeof text === 'string' ? Buffer.from(text) : undefined
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
-}
-
-/** Earlier releases wrote just "raw" for three codecs: json, text and this one. */
-const FORMERLY_RAW = 'syslog'
-
-/** The codec of a line that is not UTF-8: `text` if the message is the line, `json` for an object, else `syslog`. */
-function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
-  if (message === bytes.toString()) return TEXT_LINES
-  return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!
 }
 
 function isSpace(byte: number): boolean {

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import zlib, { gunzipSync, gzipSync } from 'node:zlib'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { type Format, isReadable } from '../../../../src/components/file/compression.js'
 import { Inflated } from '../../../../src/components/file/rotation/inflated.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
@@ -119,66 +119,40 @@ t.test('a file that was empty at the stop may be compressed at the next start', 
   t.same(next.out.texts(path), ['new', 'newer'])
 })
 
-/** The files as an earlier version left them: it did not read compressed ones. */
-async function fromEarlierVersion(t: Test): Promise<{ dir: string; checkpoints: MemoryCheckpoints }> {
-  const dir = testFolder(t, { 'app.log': 'line\n' })
-  const first = await start({ include: [join(dir, 'app.log')] })
-  await settled(first, 1)
-  await first.stop()
-  const { compressed: _, ...document } = first.checkpoints.document as { compressed: number }
-  first.checkpoints.document = document
-  for (let i = 0; i < 30; i++) writeFileSync(join(dir, `app.log.${i + 1}.gz`), gzipSync(asText(numbered(i, i + 20))))
-  return { dir, checkpoints: first.checkpoints }
-}
+t.test(
+  'read_from: end skips the archives that are there at the first start, unless the option says otherwise',
+  async t => {
+    const dir = testFolder(t, { 'app.log': 'line\n' })
+    for (let i = 0; i < 30; i++) writeFileSync(join(dir, `app.log.${i + 1}.gz`), gzipSync(asText(numbered(i, i + 20))))
+    const options = { include: [join(dir, 'app.log*')], read_from: 'end' }
+    const first = await start(options, undefined, DAY_MS)
+    await until('all to be skipped', () => skipped(first) === 30)
+    t.match(
+      coded(first, 'SLUICE_FILE_COMPRESSED').map(({ msg }) => msg),
+      [/read_old_compressed: true/],
+    )
+    t.same(first.out.texts(), [])
+    await first.stop()
+    const { checkpoints } = first
 
-t.test('archives from before the upgrade are not read, unless the option says so', async t => {
-  const { dir, checkpoints } = await fromEarlierVersion(t)
-  const include = [join(dir, 'app.log*')]
-  const upgraded = await start({ include }, checkpoints, DAY_MS)
-  await until('all to be skipped', () => skipped(upgraded) === 30)
-  t.match(
-    coded(upgraded, 'SLUICE_FILE_COMPRESSED').map(({ msg }) => msg),
-    [/read_old_compressed: true/],
-  )
-  t.same(upgraded.out.texts(), [])
-  await upgraded.stop()
+    const again = await start(options, checkpoints, 2 * DAY_MS)
+    await until('all to be skipped again', () => skipped(again) === 30)
+    t.same(again.out.texts(), [])
+    await again.stop()
 
-  const again = await start({ include }, checkpoints, 2 * DAY_MS)
-  await until('all to be skipped again', () => skipped(again) === 30)
-  t.same(again.out.texts(), [])
-  await again.stop()
-
-  for (const [read, title] of [
-    [600, 'read'],
-    [0, 'not read twice'],
-  ] as const) {
-    const told = await start({ include, read_old_compressed: true }, checkpoints, 3 * DAY_MS)
-    await settled(told, read)
-    await told.scanned(3)
-    t.equal(told.out.texts().length, read, title)
-    t.equal(skipped(told), 0)
-    await told.stop()
-  }
-})
-
-t.test('an archive that comes after the upgrade is read', async t => {
-  const { dir, checkpoints } = await fromEarlierVersion(t)
-  const include = [join(dir, 'app.log*')]
-  const upgraded = await start({ include }, checkpoints, -DAY_MS)
-  await settled(upgraded, 600)
-  t.equal(skipped(upgraded), 0)
-  await upgraded.stop()
-})
-
-t.test('read_from: end skips the archives that are there at the first start', async t => {
-  const dir = testFolder(t, { 'app.log': 'line\n' })
-  writeFileSync(join(dir, 'old.gz'), gzipSync('old\n'))
-  const options = { include: [join(dir, '*')], read_from: 'end' }
-  const run = await start(options, undefined, DAY_MS)
-  await until('it to be skipped', () => skipped(run) === 1)
-  await run.stop()
-  t.same(run.out.texts(), [])
-})
+    for (const [read, title] of [
+      [600, 'read'],
+      [0, 'not read twice'],
+    ] as const) {
+      const told = await start({ ...options, read_old_compressed: true }, checkpoints, 3 * DAY_MS)
+      await settled(told, read)
+      await told.scanned(3)
+      t.equal(told.out.texts().length, read, title)
+      t.equal(skipped(told), 0)
+      await told.stop()
+    }
+  },
+)
 
 t.test('an archive is known for as long as it is there', async t => {
   const dir = testFolder(t, {})

