@@ -129,10 +129,10 @@ const backlog = z.object({ component: text, name: text, bytes: number })
 
 export const statusDocument = z.object({
   /** Increases when a member is removed or changes its meaning, but not when a member is added. */
-  version: z.literal(1).describe('changes when a member is removed or gets another meaning'),
-  at: time.describe('times of the document and the start'),
+  version: z.literal(1).describe('changes with removed members'),
+  at: time.describe('times of document and start'),
   started_at: time.optional(),
-  ready: z.boolean().describe('state; the last two only during a stop or reload'),
+  ready: z.boolean().describe('the last two only during a stop or reload'),
   stopping: z.literal(true).optional(),
   reloading_since: time.optional(),
   version_of_sluice: text.describe('program, bytes, machine, paths'),
@@ -142,20 +142,18 @@ export const statusDocument = z.object({
   config: text.optional(),
   data_dir: text.optional(),
   books: books.optional().describe('[totals](delivery.md#a-stop-or-a-reload), with `in_flight`'),
-  problems: listOf(problem).describe('problems, gravest first; notices cost no events'),
+  problems: listOf(problem).describe('gravest first; notices cost no events'),
   notices: listOf(problem),
   components: listOf(component).describe('configuration, `state`, counts since the start'),
   destinations: listOf(destination).describe('`state`, `reason`, `requests`, `buffer` or `spool`, outage'),
   backlog: listOf(backlog).describe('files (`name`) with unread `bytes`'),
   sources: listOf(source).describe('only failing or waiting components, with the reason'),
   processors: listOf(outage.extend({ id: text })),
-  waiting_for: listOf(wait).describe('which component (`id`) waits `for` which others, `since`'),
-  waiting: listOf(waiting.extend({ id: text, events: number })).describe(
-    'components with delayed events, reason, start',
-  ),
+  waiting_for: listOf(wait).describe('`id` waits `for` others, `since`'),
+  waiting: listOf(waiting.extend({ id: text, events: number })).describe('delayed events, reason, start'),
   bottleneck: busiest.optional().describe('busiest component, if its `share` is above half'),
-  managed: managed.optional().describe('revisions, and the last answer of the service'),
-  status_page: page.optional().describe('`memory`, `used`, history, whether a `token` is set'),
+  managed: managed.optional().describe('revisions, last answer of the service'),
+  status_page: page.optional().describe('`memory`, `used`, history, `token`'),
   series: z.record(text, listOf(sample)).describe('all metrics except histograms'),
 })
 
