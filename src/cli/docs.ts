@@ -6,12 +6,11 @@ import type { AnyDefinition } from '../core/component.js'
 import { loadDaemonConfig } from '../daemon/managed/local-part.js'
 import type { Command, Io } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
-import { pluginsOf } from '../engine/config/plugins/read-plugins.js'
+import { readWithPlugins } from '../engine/config/plugins/read-plugins.js'
 import { destinationsText } from '../engine/config/reference/destinations.js'
 import { jsonSchema } from '../engine/config/reference/json-schema.js'
 import { referenceText } from '../engine/config/reference/reference.js'
 import { statusSchema, withMembers } from '../engine/config/reference/status-members.js'
-import { readConfig } from '../engine/config/yaml/files.js'
 import { makeFolder } from '../lib/files/make-folder.js'
 import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
@@ -57,7 +56,7 @@ export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: Docs
 async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
   // Loads the whole configuration, so that errors about plugins are clear.
   await loadDaemonConfig(config, env)
-  const plugins = [...(await pluginsOf(readConfig(config), env)).values()]
+  const plugins = [...(await readWithPlugins(config, env)).plugins.values()]
   useCodecs(plugins.flatMap(({ codecs }) => codecs))
   return [...components, ...plugins.flatMap(plugin => plugin.components)]
 }

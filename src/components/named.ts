@@ -41,7 +41,7 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 export async function loadQuickly(from: ConfigSource, options: Omit<LoadOptions, 'components'>): Promise<Config> {
   try {
     // If there are plugins, loads all components, to check that no plugin has the same type as a component.
-    if (!options.plugins?.size)
+    if (!from.plugins?.size)
       return loadConfig(from, { ...options, components: await componentsNamed(from, options.env) })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error

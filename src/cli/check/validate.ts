@@ -10,10 +10,10 @@ import { EXIT } from '../../daemon/process/dispatch.js'
 import { checkComponents, checkTlsFiles, type FileCheck } from '../../engine/config/checks/file-checks.js'
 import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
-import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
-import { type ConfigFile, type ConfigSource, readConfig } from '../../engine/config/yaml/files.js'
+import type { ConfigFile, ConfigSource } from '../../engine/config/yaml/files.js'
 import { locate, type MapNode, placeOf } from '../../engine/config/yaml/node.js'
 import { writtenValue } from '../../engine/config/yaml/plain-yaml.js'
 import { type FoundProblem, Problems } from '../../engine/config/yaml/problems.js'
@@ -91,8 +91,8 @@ export async function inspectConfig(
       if (options) service = { root, store: options.store }
       drafts = { all, dataDir }
     }
-    const source = readConfig(path)
-    const here = { env, components: known, plugins: await pluginsOf(source, env), onThisMachine: true }
+    const source = await readWithPlugins(path, env)
+    const here = { env, components: known, onThisMachine: true }
     const config = tried(() => loadConfig(source, { ...here, serviceAlone: true, localPart: true, fileCheck }))
     const found = { problems: new Problems(), warnings: new Problems() }
     if (service) await checkService(service.root, service.store, found)
@@ -160,7 +160,7 @@ async function checkLocalPart(
   path: string,
   source: ConfigSource,
   config: Config,
-  options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
+  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
   warn: (line: string) => void,
 ): Promise<string> {
   const part = `the local part of a managed daemon: ${amounts(config)}`

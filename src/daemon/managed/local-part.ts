@@ -1,8 +1,8 @@
 import { components } from '../../components/list.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
-import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
-import { type ConfigSource, readConfig } from '../../engine/config/yaml/files.js'
+import type { ConfigSource } from '../../engine/config/yaml/files.js'
 import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
 
 /**
@@ -10,8 +10,8 @@ import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
  * ran last.
  */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
-  const source = readConfig(path)
-  const options = { env, components, plugins: await pluginsOf(source, env) }
+  const source = await readWithPlugins(path, env)
+  const options = { env, components }
   const config = loadConfig(source, { ...options, localPart: true })
   if (!config.isLocalPart) return config
   const cached = await cachedRevision(config.dataDir)
@@ -26,7 +26,7 @@ export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Pr
 export function completed(
   source: ConfigSource,
   { pipeline, revision, config }: CachedRevision,
-  options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
+  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
 ): Config {
   return new ManagedConfig(source, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
 }

@@ -8,9 +8,8 @@ import { errorCode } from '../../core/errors.js'
 import type { Totals } from '../../core/status-document.js'
 import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
-import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { filesOf, readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
-import { readConfig } from '../../engine/config/yaml/files.js'
 import { dryRun } from '../../engine/run/dry-run.js'
 import { lockDataDir } from '../../engine/run/state/data-dir.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
@@ -60,10 +59,9 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const { env, stdin, stdout } = io
   let pluginFiles: readonly string[] = []
   const readLocal = async () => {
-    const source = readConfig(configPath)
-    const plugins = await pluginsOf(source, env)
-    pluginFiles = filesOf(plugins)
-    return new ManagedConfig(source, { env, components, plugins, onThisMachine: true, metricsOnSocket })
+    const source = await readWithPlugins(configPath, env)
+    pluginFiles = filesOf(source.plugins)
+    return new ManagedConfig(source, { env, components, onThisMachine: true, metricsOnSocket })
   }
   const local = await readLocal()
   const files =

@@ -5,8 +5,7 @@ import { errorText } from '../../core/errors.js'
 import type { Totals } from '../../core/status-document.js'
 import { componentsOf } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
-import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
-import { readConfig } from '../../engine/config/yaml/files.js'
+import { filesOf, readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import type { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { noteHeld, totalsOf } from '../../engine/run/measure/totals.js'
@@ -95,10 +94,9 @@ export async function run(
   let pluginFiles: readonly string[] = []
   let moduleFiles: readonly string[] = []
   const read = async () => {
-    const source = readConfig(path)
-    const plugins = await pluginsOf(source, io.env)
-    pluginFiles = filesOf(plugins)
-    const config = await loadQuickly(source, { env: io.env, plugins, onThisMachine: true, metricsOnSocket })
+    const source = await readWithPlugins(path, io.env)
+    pluginFiles = filesOf(source.plugins)
+    const config = await loadQuickly(source, { env: io.env, onThisMachine: true, metricsOnSocket })
     moduleFiles = filesOfModules(config)
     return config
   }

@@ -14,7 +14,6 @@ import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, checkNode, type Draft } from './component-config.js'
 import type { Components } from './inputs.js'
 import { checkPaths } from './path-hints.js'
-import type { Plugins } from './plugins/load-plugins.js'
 import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
 import type { ManagedOptions } from './published/managed-options.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
@@ -68,8 +67,6 @@ export interface Config extends Components {
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
-  /** The loaded plugins, from `pluginsOf`. Undefined: the configuration must not list plugins. */
-  readonly plugins?: Plugins | undefined
   /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
   /** Predefined sources, whose ids the configuration must not use. */
@@ -101,7 +98,7 @@ export function loadConfig(from: ConfigSource | string | undefined, options: Loa
   const problems = new Problems()
   problems.addAll(source.problems)
   const { root, isWhole } = merged(source, options, problems)
-  return assemble(root, isWhole, source.files, { ...options, path: source.path }, problems)
+  return assemble(root, isWhole, source, options, problems)
 }
 
 /** Like `loadConfig`, for a text. `file`: its file name in messages. */
@@ -116,7 +113,7 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
 export function parseDocument(document: unknown, name: string, options: LoadOptions): Config {
   const problems = new Problems(options.mostProblems)
   const root = readDocument(document, name, problems, options.adapt ?? options.env)
-  if (root.kind === 'map') return assemble(root, true, [], options, problems)
+  if (root.kind === 'map') return assemble(root, true, { path: '', files: [] }, options, problems)
   problems.add(root, [], NOT_A_MAPPING)
   throw new ConfigError(problems.list())
 }
@@ -196,7 +193,7 @@ function assemble(
   root: MapNode,
   /** Whether all files could be read. If not, components that seem to be missing may be in the unread files. */
   isWhole: boolean,
-  files: readonly { readonly file: string; readonly text: string }[],
+  { files, path, plugins }: Pick<ConfigSource, 'files' | 'path' | 'plugins'>,
   {
     env,
     components: builtIn,
@@ -205,12 +202,11 @@ function assemble(
     partial = false,
     onThisMachine = false,
     metricsOnSocket = false,
-    path = '',
     ...more
-  }: LoadOptions & { readonly path?: string },
+  }: LoadOptions,
   problems: Problems,
 ): Config {
-  const { addition, fileCheck, localPart = false, plugins } = more
+  const { addition, fileCheck, localPart = false } = more
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const found = { problems, warnings }

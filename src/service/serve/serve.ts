@@ -13,9 +13,8 @@ import { onSignals } from '../../daemon/process/signals.js'
 import { serverConnections } from '../../daemon/run/gauges.js'
 import { Systemd } from '../../daemon/systemd/systemd.js'
 import { type Config, loadConfig } from '../../engine/config/load.js'
-import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import type { ServiceOptions } from '../../engine/config/service-options.js'
-import { readConfig } from '../../engine/config/yaml/files.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { shownPath } from '../../lib/files/shown-path.js'
@@ -53,9 +52,8 @@ export async function loadServiceConfig(
   path: string,
   env: NodeJS.ProcessEnv,
 ): Promise<{ config: Config; options: ServiceConfig }> {
-  const source = readConfig(path)
-  const plugins = await pluginsOf(source, env)
-  const config = loadConfig(source, { env, components, plugins, serviceAlone: true })
+  const source = await readWithPlugins(path, env)
+  const config = loadConfig(source, { env, components, serviceAlone: true })
   const { service } = config
   const message = service
     ? missingPackages(service.store)

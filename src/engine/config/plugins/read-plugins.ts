@@ -1,22 +1,25 @@
 import type { CodecDefinition } from '../../../core/codec.js'
 import { loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { AnyDefinition } from '../../../core/component.js'
-import type { ConfigSource } from '../yaml/files.js'
+import { type ConfigSource, readConfig } from '../yaml/files.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
 import { type FoundProblem, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
-/** Loads the plugins of a configuration. Reports no problems, because `loadConfig` reports them later. */
-export async function pluginsOf({ files }: ConfigSource, env: NodeJS.ProcessEnv): Promise<Plugins> {
-  const listed = files.flatMap(({ file, tree }) => {
+/** Reads a configuration and loads its plugins. Reports no problems, because `loadConfig` reports them later. */
+export async function readWithPlugins(
+  path: string | undefined,
+  env: NodeJS.ProcessEnv,
+): Promise<ConfigSource & { readonly plugins: Plugins }> {
+  const source = readConfig(path)
+  const listed = source.files.flatMap(({ file, tree }) => {
     const root = tree(env, new Problems())
     if (root?.kind !== 'map') return []
     return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
   })
-  if (listed.length === 0) return new Map()
-  const { loadPlugins } = await import('./load-plugins.js')
-  return loadPlugins(listed)
+  const plugins = listed.length > 0 && (await (await import('./load-plugins.js')).loadPlugins(listed))
+  return { ...source, plugins: plugins || new Map() }
 }
 
 export function filesOf(plugins: Plugins): readonly string[] {
@@ -67,10 +70,9 @@ function added(
   const codecs: CodecDefinition[] = []
   const seen = new Set<unknown>()
   for (const [i, node] of nodes.entries()) {
-    const plugin = plugins.get(pluginKey(node.source.file, node.value))
+    const plugin = plugins.get(pluginKey(node.source.file, node.value))!
     const path = [...at, i]
-    if (plugin === undefined) problems.add(node, path, 'was not loaded: the file changed meanwhile; try again')
-    if (plugin === undefined || seen.has(plugin)) continue
+    if (seen.has(plugin)) continue
     seen.add(plugin)
     if (plugin.problem !== undefined) problems.add(node, path, plugin.problem)
     if (plugin.warning !== undefined) warnings.add(node, path, plugin.warning)

@@ -18,7 +18,7 @@ import { holdersIn, misplacedSecrets } from './secret-places.js'
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
-type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine' | 'metricsOnSocket'>
+type Options = Pick<LoadOptions, 'env' | 'components' | 'onThisMachine' | 'metricsOnSocket'>
 
 const NO_PLUGINS =
   'a published pipeline cannot load plugins; list them in the local configuration of this machine. The pipeline can then use their components and codecs'
@@ -89,7 +89,7 @@ export class ManagedConfig {
   /** The values that this machine has for the secrets in the document. */
   #secrets(document: unknown, name: string): Record<string, string> {
     const { secrets } = this.local.managed
-    const plugins = [...(this.#options.plugins?.values() ?? [])]
+    const plugins = [...(this.#source.plugins?.values() ?? [])]
     const components = [...this.#options.components, ...plugins.flatMap(({ components }) => components)]
     const codecs = plugins.flatMap(({ codecs }) => codecs)
     const holders = isMapping(document) ? withCodecs(codecs, () => holdersIn(document, components)) : []

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { formatSize } from '../../../lib/units.js'
+import type { Plugins } from '../plugins/load-plugins.js'
 import { parseYaml, type TreeOf } from './load-yaml.js'
 import { SourceText } from './node.js'
 import { Problems } from './problems.js'
@@ -59,6 +60,8 @@ export interface ConfigSource {
   readonly files: readonly ConfigFile[]
   /** Why files could not be read. */
   readonly problems: Problems
+  /** The loaded plugins. Undefined: the configuration must not list plugins. */
+  readonly plugins?: Plugins
 }
 
 export interface ConfigFile {

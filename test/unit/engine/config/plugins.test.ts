@@ -6,9 +6,8 @@ import type { Codec } from '../../../../src/core/codec.js'
 import { codecsInUse } from '../../../../src/core/codecs/options.js'
 import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import { type Config, loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
-import { pluginsOf } from '../../../../src/engine/config/plugins/read-plugins.js'
+import { readWithPlugins } from '../../../../src/engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../../../src/engine/config/published/managed-config.js'
-import { readConfig } from '../../../../src/engine/config/yaml/files.js'
 import { withFiles } from '../../../../src/engine/run/loaded-files.js'
 import { compare } from '../../../../src/engine/run/same-components.js'
 import { checkPipelineConfig } from '../../../../src/service/api/domain/pipelines/pipeline-config.js'
@@ -50,8 +49,8 @@ destinations:
   out: { type: stdout, inputs: [some, more], encoding: json }
 `
 
-async function load(path: string, plugins = pluginsOf(readConfig(path), {})) {
-  return loadConfig(path, { env: {}, components, plugins: await plugins })
+async function load(path: string, read = readWithPlugins(path, {})) {
+  return loadConfig(await read, { env: {}, components })
 }
 
 async function problems(path: string): Promise<string[]> {
@@ -167,7 +166,7 @@ t.test('a component of a changed plugin is another one, and one of an unchanged 
 t.test('a service has plugins of its own, which pipelines cannot list', async t => {
   const { path } = folder(t, { 'c.yaml': 'service: { plugins: [./chance.mjs] }', 'chance.mjs': processor('chance') })
   const at = { env: {}, components, serviceAlone: true }
-  const { service } = loadConfig(path, { ...at, plugins: await pluginsOf(readConfig(path), {}) })
+  const { service } = loadConfig(await readWithPlugins(path, {}), at)
   const known = await componentsWith(service!.plugins)
   const pipeline = (more: object) => ({
     ...more,
@@ -181,11 +180,8 @@ t.test('a service has plugins of its own, which pipelines cannot list', async t 
   })
   t.throws(() => checkPipelineConfig(pipeline({}), components), { errors: [{ message: /must be one of/ }] })
   writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
-  const plugins = await pluginsOf(readConfig(path), {})
-  t.throws(
-    () => loadConfig(path, { ...at, plugins }),
-    /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/,
-  )
+  const read = await readWithPlugins(path, {})
+  t.throws(() => loadConfig(read, at), /c\.yaml:1:22: service\.plugins\[0\]: the file .*nowhere\.mjs does not exist$/)
 })
 
 t.test('a managed daemon loads the plugins that its local part lists, and none that the service names', async t => {
@@ -193,11 +189,7 @@ t.test('a managed daemon loads the plugins that its local part lists, and none t
     'c.yaml': 'plugins: [./chance.mjs]\nmanaged: {}\nsources: { in: { type: stdin } }',
     'chance.mjs': processor('chance'),
   })
-  const local = new ManagedConfig(readConfig(path), {
-    env: {},
-    components,
-    plugins: await pluginsOf(readConfig(path), {}),
-  })
+  const local = new ManagedConfig(await readWithPlugins(path, {}), { env: {}, components })
   const document = {
     processors: { some: { type: 'chance', inputs: ['ingest'], share: 1 } },
     destinations: { out: { type: 'stdout', inputs: ['some'] } },
