@@ -65,15 +65,12 @@ export abstract class KnownFile {
   /** When a sweep first found the file long. */
   protected longSince = Number.POSITIVE_INFINITY
   readonly #context: KnownContext
-  /** When this run first saw the file with its current content. */
-  readonly #firstSeen: number
   /** The changes before the last check whether the file still held what was read. */
   #sureChanges = 0
 
   constructor(path: string, stat: Identity, origin: Origin, context: KnownContext) {
     this.origin = origin
     this.#context = context
-    this.#firstSeen = context.clock.wall()
     this.sureUntil = context.lookedAt()
     this.checks = new Checks(context.clock)
     this.setFile(path, stat)
@@ -233,9 +230,6 @@ export abstract class KnownFile {
   }
 
   isNewerThan(other: Known): boolean {
-    // The inode may be older than copies of earlier content, so its birth time shows nothing.
-    if (this.truncatedSince !== undefined)
-      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
     return isCopyOnly(other.key) ? follows(this, other.birth) : !follows(other, this.birth)
   }

@@ -430,17 +430,10 @@ async function examine({ key, name, path, stat }: Listed): Promise<Content | und
   }
 }
 
-/** The size and checksum at the end of a gzip file, and the modification time of the original if it is recorded. */
-function trailerOf(fd: number, stat: BigIntStats): { size: number; crc?: number; changedAt?: number } {
+/** The size and checksum at the end of a gzip file. */
+function trailerOf(fd: number, stat: BigIntStats): { size: number; crc?: number } {
   if (stat.size < SMALLEST) return { size: 0 }
-  const bytes = Buffer.alloc(12)
-  readSync(fd, bytes, 0, 4, 4)
-  readSync(fd, bytes, 4, 8, Number(stat.size) - 8)
-  const second = bytes.readUInt32LE(0)
-  const changedAt = Number(stat.mtimeNs) / 1e6
-  return {
-    size: bytes.readUInt32LE(8),
-    crc: bytes.readUInt32LE(4),
-    changedAt: second === 0 ? changedAt : Math.min((second + 1) * 1000, changedAt),
-  }
+  const bytes = Buffer.alloc(8)
+  readSync(fd, bytes, 0, 8, Number(stat.size) - 8)
+  return { size: bytes.readUInt32LE(4), crc: bytes.readUInt32LE(0) }
 }
