@@ -272,14 +272,12 @@ export class FileSource implements Source {
     this.#renamed = new Map()
     this.#denied = new Set()
     // If the permissions of a file were corrected, it is read at once.
-    for (const path of denied) {
-      if (slices.due) await slices.pause()
+    await slices.each(denied, path => {
       if (orUnknown(() => withFile(path, () => true))) renamed.set(path, this.#openFiles.lookedAt)
-    }
-    for (const [path, since] of renamed) {
-      if (slices.due) await slices.pause()
+    })
+    await slices.each(renamed, ([path, since]) => {
       if (this.#openFiles.noteName(path, since)) this.#urgent = true
-    }
+    })
     for (const path of renamed.keys()) {
       if (slices.due) await slices.pause()
       const match = this.#discovery.match(path)

@@ -108,11 +108,10 @@ export class OpenFiles extends Opener {
     const { problems, saved, context, descriptors, onReady, tailing } = this.options
     if (this.isFirst && saved.savedAt !== undefined) await followMoved(saved, context, slices)
     descriptors.beginSweep()
-    for (const [path, kind] of files) {
-      if (slices.due) await slices.pause()
+    await slices.each(files, ([path, kind]) => {
       if (this.#isLeft(path)) this.#mayBeThere(path)
       else if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
-    }
+    })
     for (const path of this.names) {
       if (slices.due) await slices.pause()
       if (files.has(path)) continue
@@ -364,10 +363,9 @@ export class OpenFiles extends Opener {
    */
   async #locate(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
     const sought = new Map<string, Tailer>()
-    for (const tailer of tailers) {
-      if (slices.due) await slices.pause()
+    await slices.each(tailers, tailer => {
       if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
-    }
+    })
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       const unexamined = new Set<string>()
       try {
@@ -392,15 +390,14 @@ export class OpenFiles extends Opener {
     const { clock, checkpoints } = this.options.context
     const now = clock.now()
     const closed: Tailer[] = []
-    for (const tailer of tailers) {
-      if (slices.due) await slices.pause()
+    await slices.each(tailers, tailer => {
       // Saves the size of the file, so that the next start after a kill can count lost bytes.
       if (tailer.where.is === 'named') checkpoints.changed()
       tailer.to(wheres.left)
       if (tailer.copy?.isLost) tailer.leaveCopy()
       tailer.copy?.look()
       if (!tailer.isOpen || !this.#visit(tailer, now)) closed.push(tailer)
-    }
+    })
     return closed
   }
 

@@ -170,10 +170,9 @@ export abstract class Registry {
   }
 
   protected async succeed(slices: Slices): Promise<void> {
-    for (const [path, former] of this.#former) {
-      if (slices.due) await slices.pause()
+    await slices.each(this.#former, ([path, former]) => {
       this.#succeed(path, former)
-    }
+    })
   }
 
   #succeed(path: string, { tailer: former, since, found }: Former): void {

@@ -339,8 +339,7 @@ export async function listedOf(
   unexamined?: Set<string>,
 ): Promise<Listed[]> {
   const listed: Listed[] = []
-  for (const name of names) {
-    if (slices.due) await slices.pause()
+  await slices.each(names, name => {
     const path = join(folder, name)
     let stat: BigIntStats | undefined
     try {
@@ -350,7 +349,7 @@ export async function listedOf(
       if (!isMissing(error)) unexamined?.add(path)
     }
     if (stat?.isFile()) listed.push({ key: keyOf(stat), name, path, stat })
-  }
+  })
   return listed
 }
 

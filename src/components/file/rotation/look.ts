@@ -301,10 +301,9 @@ export class Look {
     const { newcomers, open } = this.#options
     const found: WaitingFile[] = []
     const left = new Set(waiting)
-    for (const { path, stat } of left.size > 0 ? listed : []) {
-      if (slices.due) await slices.pause()
+    await slices.each(left.size > 0 ? listed : [], ({ path, stat }) => {
       if (left.delete(path)) found.push({ path, stat, first: withFile(path, firstBytes, { open }) })
-    }
+    })
     for (const path of left) newcomers.over(path)
     return found
   }

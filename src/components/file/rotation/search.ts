@@ -288,8 +288,7 @@ export class Search {
     const { files } = this.#options
     const { newcomers, unseen } = this
     const reading = this.#look.readingIn(folder)
-    for (const { path, stat, first } of waiting) {
-      if (slices.due) await slices.pause()
+    await slices.each(waiting, ({ path, stat, first }) => {
       const key = keyOf(stat)
       const place = places.get(key)
       const { tailer = place && reading.get(compressedIdentity(place)), entry } = claimed.get(key) ?? {}
@@ -311,7 +310,7 @@ export class Search {
         isUnclaimed: left.get(key)?.isCompressed === true,
       })
       this.#apply.takeUp({ path, stat, first }, verdict, left.get(key))
-    }
+    })
   }
 
   /** Call at the stop. Frees the compressed file that is being inflated. */
