@@ -126,6 +126,21 @@ t.test('questions are asked until they are answered, and the key is tried', asyn
   t.match(refused, { code: 1, stderr: /other\.yaml:\d+:\d+: destinations\.upstream: .*401/ })
 })
 
+t.test('the newest lines count as live ones, also if the throttle would delay older ones', async t => {
+  const names = Array.from({ length: 8 }, (_, i) => `without_a_time_${i}`)
+  const folder = testFolder(t, {
+    'shop.log': '{"app":"cart","time":"2026-11-30T10:00:00Z"}\n'.repeat(40),
+    ...Object.fromEntries(names.map(name => [`${name}.log`, '{"app":"late"}\n'])),
+  })
+  const read = ['shop', ...names].map(name => `${name}.log`).join()
+  const { code, stdout } = await command(['init', '--read', read], { cwd: folder, stdin: 'file=out\n10\nmine.yaml\n' })
+  t.equal(code, 0)
+  t.match(readFileSync(join(folder, 'mine.yaml'), 'utf8'), 'on_backlog: pace')
+  t.match(stdout, 'Of the newest 40 lines, the limit would have discarded 30 (75.0 %):')
+  t.match(stdout, /have no time: without_a_time_0(, *\s+without_a_time_\d){7}\n/, 'a long list is not cut')
+  t.notMatch(stdout, 'access key', 'a file takes none')
+})
+
 t.test('logs of one name are all read, but no links out of the root folder', async t => {
   const time = new Date().toISOString()
   const json = (app: string) => `${JSON.stringify({ app, time })}\n`

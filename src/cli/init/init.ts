@@ -41,15 +41,15 @@ export async function initConfig(given: InitFlags, io: Io, obey: Obey): Promise<
 
   const proposed = logs.flatMap(({ id, doubt }) => (doubt ? [] : [id])).join(',')
   const { ask, close } = questions(given, io)
-  const plan: ConfigPlan = {
-    logs: await ask('read', 'Read: numbers, names, or paths', proposed, text => logsOf(text, machine)),
-    destination: await ask('send', 'Send to: a number, or TYPE=ADDRESS', targets[0]!, text =>
-      destinationOf(targets[Number(text) - 1] ?? text),
-    ),
-    keyFile: await ask('key-file', 'File with the access key, if one is needed', '', text => text && resolve(text)),
-    limit: await ask('limit', 'Events per second of each app', '100', text => wholeNumber(text, 'limit', 'init')),
-    dataDir,
-  }
+  const read = await ask('read', 'Read: numbers, names, or paths', proposed, text => logsOf(text, machine))
+  const destination = await ask('send', 'Send to: a number, or TYPE=ADDRESS', targets[0]!, text =>
+    destinationOf(targets[Number(text) - 1] ?? text),
+  )
+  const takesKey = given['key-file'] !== undefined || !/^(file|blackhole)$/.test(String(destination.type))
+  const question = 'File with the access key, if one is needed'
+  const keyFile = takesKey ? await ask('key-file', question, '', text => text && resolve(text)) : ''
+  const limit = await ask('limit', 'Events per second of each app', '100', text => wholeNumber(text, 'limit', 'init'))
+  const plan: ConfigPlan = { logs: read, destination, keyFile, limit, dataDir }
   const output = await ask('output', 'Write to', 'sluice.yaml', freePath)
   close()
   writeFileSync(output, configText(plan), { flag: 'wx' })
@@ -64,13 +64,22 @@ export async function initConfig(given: InitFlags, io: Io, obey: Obey): Promise<
     rmSync(output)
     throw new Error(`removed ${output}, because of the errors above`)
   }
-  say('', ...(await preview(output, plan.logs, columns, io, obey)), '')
+  say('', ...(await preview(output, plan, columns, io, obey)), '')
   const { program } = readerOf(io.env, process.argv[1] ?? '')
   const file = shellWord(output)
   const next = [`${program} doctor ${file}`, `${program} run ${file}`]
-  if (existsSync('/etc/sluice')) next.push(`sudo cp ${file} /etc/sluice/sluice.yaml && sudo systemctl restart sluice`)
+  if (existsSync('/etc/sluice') && existsSync('/run/systemd/system')) next.push(...commandsForUnit(file, plan.keyFile))
   io.stdout.write(`Next:\n${next.map(command => `  ${printable(command)}\n`).join('')}`)
   return code
+}
+
+/** The user of the unit cannot read the key: systemd passes it. */
+function commandsForUnit(file: string, keyFile: string): string[] {
+  const [config, key] = ['/etc/sluice/sluice.yaml', '/etc/sluice/access-key']
+  const restart = 'sudo systemctl restart sluice'
+  if (keyFile === '') return [`sudo cp ${file} ${config} && ${restart}`]
+  const copy = keyFile === key ? [] : [`sudo install -m 0600 ${shellWord(keyFile)} ${key}`]
+  return [...copy, `sed 's|key_file: .* }|credential: access-key }|' ${file} | sudo tee ${config} > /dev/null`, restart]
 }
 
 const numbered = (texts: readonly string[]) => texts.map((text, i) => `  ${i + 1}  ${text}`)

@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
+import { wrap } from '../../daemon/process/wrap.js'
 import type { KeyResult, SimulationResult } from '../../simulate/wing.js'
 import { loadSimulation } from '../wings.js'
-import type { FoundLog } from './machine.js'
+import type { ConfigPlan } from './plan.js'
 
 const SHOWN_APPS = 6
 
@@ -14,7 +15,7 @@ export type Obey = (args: readonly string[], io: Io) => Promise<unknown>
 /** Shows what the newest line of each log becomes, and how many of the newest lines the limit would have discarded. */
 export async function preview(
   config: string,
-  logs: readonly FoundLog[],
+  { logs, limit }: Pick<ConfigPlan, 'logs' | 'limit'>,
   columns: number,
   io: Io,
   obey: Obey,
@@ -34,7 +35,9 @@ export async function preview(
       // The name of the file may have .app.
       const copy = join(folder, basename(path))
       writeFileSync(copy, lines, { mode: 0o600 })
-      const result = await printed<SimulationResult>(['simulate', '-c', config, '--json', `${id}=${copy}`], io, obey)
+      // With --limit, the lines count as live: as backlog, the throttle would only delay them.
+      const args = ['simulate', '-c', config, '--limit', String(limit), '--json', `${id}=${copy}`]
+      const result = await printed<SimulationResult>(args, io, obey)
       for (const app of result?.results[0]?.by_key ?? []) {
         // Several logs may have lines of one app.
         const { passed, discarded, busiest } = apps.get(app.key) ?? { passed: 0, discarded: 0, busiest: 0 }
@@ -52,7 +55,8 @@ export async function preview(
   const table = { by_key: by_key.slice(0, SHOWN_APPS), others: null, more_keys: false }
   if (all > 0) shown.push('', `Of the newest ${number(all)} lines, the limit would have discarded ${share}:`)
   if (all > 0) shown.push(...keyTable(table, { columns, colour: false }))
-  if (uncounted.length > 0) shown.push(`Not counted, because the lines have no time: ${uncounted.join(', ')}`)
+  const without = `Not counted, because the lines have no time: ${uncounted.join(', ')}`
+  if (uncounted.length > 0) shown.push(...wrap(without, columns, '  '))
   return shown
 }
 
