@@ -351,7 +351,9 @@ export class AccessKey {
           : error instanceof SilentFileSystem
             ? error.message
             : (code ?? (error as Error).message)
-    const advice = why === EXPOSED ? 'run chmod 600 on it' : `put the ${this.#what.replace('access ', '')} there`
+    const create =
+      code === 'EACCES' ? '`sluice doctor` shows how to allow it' : `put the ${this.#what.replace('access ', '')} there`
+    const advice = why === EXPOSED ? 'run chmod 600 on it' : create
     return `no ${this.#what} from ${path}: ${why}; ${advice}`
   }
 }

@@ -4,7 +4,7 @@ import { realpathSync, statSync } from '../../lib/files/disk/disk.js'
 import { refusalOf } from '../../lib/files/refusal.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { MachineFault } from './finding.js'
-import { dropIn, groupsOfMachine, type Unit, type User } from './unit.js'
+import { dropIn, groupsOfMachine, type Unit, type User, wordsIn } from './unit.js'
 
 const NEW_GROUP = 'sluice-logs'
 
@@ -42,6 +42,9 @@ function adviceOn(access: NonNullable<MachineFault['access']>, what: string, use
   const create = `install -m 0600${isDynamic ? '' : ` -o ${user.name}`} /dev/null ${word}`
   if (!file) return ['Create the file, and write its content:', create]
   if (access.isSecret && isDynamic) {
+    const given = wordsIn(unit.LoadCredential).find(text => text.endsWith(`:${access.path}`))
+    if (given)
+      return [`The unit passes the key: use "credential: ${given.split(':')[0]}":`, `systemctl restart ${unit.Id}`]
     const todo = 'The unit has a new user at each start. Let systemd pass the key, and use "credential: key" instead:'
     return [todo, ...dropIn(unit, 'LoadCredential', `key:${path}`)]
   }

@@ -39,7 +39,7 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
     const text = await textPrintedBy(['systemctl', 'show', id, `--property=${PROPERTIES}`], { env })
     // The property of each file is in a line of its own.
     const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
-    const LoadCredential = (text.match(/(?<=^LoadCredential=\S*?:)\/\S+/gm) ?? []).join(' ')
+    const LoadCredential = (text.match(/(?<=^LoadCredential=)[^:\s]*:\/\S+/gm) ?? []).join(' ')
     const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles, LoadCredential }
     if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(config)) return unit
   }
@@ -109,7 +109,8 @@ export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }:
     ['PrivateTmp', 'no', tmp ? `hides ${tmp} from the daemon` : false],
     ...closed.map((at): Option => ['ReadWritePaths', at, `lacks ${at}, which is therefore read-only`]),
   ]
-  const credentials = wordsIn(unit.LoadCredential).flatMap(path => {
+  const credentials = wordsIn(unit.LoadCredential).flatMap(credential => {
+    const path = credential.slice(credential.indexOf(':') + 1)
     const size = statSync(path, { throwIfNoEntry: false })?.size
     const what = !size && `LoadCredential= of ${id} names ${path}, which ${size === 0 ? 'is empty' : 'does not exist'}`
     const create = `install -m 0600 /dev/null ${shellWord(path)}`

@@ -390,6 +390,14 @@ t.test('advice on a file system that is read-only, and to a user whose groups ch
   t.match(advice('EROFS'), { todo: /another path/, commands: [/^mount -o remount,rw "\$\(stat -c %m \S+a\.log\)"$/] })
   t.match(advice('EROFS', unit), { commands: [/^mkdir/, /ReadWritePaths=/] })
   const { commands = [] } = advice('EACCES', unit)
+  const path = join(folder, 'a.log')
+  const secret = { area: 'paths', what: 'this user cannot use it', todo: '', access: { path, bits: 4, isSecret: true } }
+  const passed = { ...unit, LoadCredential: `other:/key access-key:${path}` }
+  t.match(forUser(secret, user, unit).commands?.join(), `LoadCredential=key:${path}`)
+  t.match(forUser(secret, user, passed), {
+    todo: 'The unit passes the key: use "credential: access-key":',
+    commands: ['systemctl restart sluice.service'],
+  })
   t.match(
     commands.join('\n'),
     /^groupadd -fr sluice-logs\nchgrp sluice-logs .*SupplementaryGroups=sluice-logs.*chmod g\+r/s,

@@ -372,6 +372,12 @@ t.test('the key and where it comes from', async t => {
     t.match(error.message, text)
     t.notOk(await destination.changed!(), 'not usable yet')
   }
+  chmodSync(path, 0)
+  const isRoot = process.geteuid!() === 0
+  if (isRoot) process.seteuid!(65_534)
+  const denied = await start()
+  if (isRoot) process.seteuid!(0)
+  t.match(denied, { message: /this user may not read it; `sluice doctor` shows how to allow it/ })
   rmSync(path)
   execFileSync('mkfifo', [path])
   t.match(await start(), { message: /not a file/ }, 'a FIFO is not waited for')
