@@ -146,6 +146,43 @@ t.test('imports point downwards', async t => {
   }
 })
 
+/** By path, each file and the files that it imports, types included. */
+const needs = new Map(
+  [...src].map(([path, { imports }]) => [
+    path,
+    imports.flatMap(({ specifier }) => (specifier.startsWith('.') ? [target(path, specifier)] : [])),
+  ]),
+)
+
+t.test('no file needs itself through others', async t => {
+  const done = new Set<string>()
+  const visit = (path: string, way: readonly string[]): void => {
+    const again = way.indexOf(path)
+    if (again >= 0) t.fail(`a circle: ${[...way.slice(again), path].join(' > ')}`)
+    if (again >= 0 || done.has(path)) return
+    for (const next of needs.get(path) ?? []) visit(next, [...way, path])
+    done.add(path)
+  }
+  for (const path of needs.keys()) visit(path, [])
+})
+
+/** Plugins get the functions that declare components, with the types that their contract promises. */
+const NAMES_OF_A_CONTRACT = /^define(Codec|Source|Processor|Destination|HttpDestination)$/
+
+t.test('a name is declared by one file only', async t => {
+  const EXPORT =
+    /^export (?:declare )?(?:abstract )?(?:async )?(?:class|interface|type|function\*?|const|let|enum) (?!\{)([\w$]+)/gm
+  const declaredBy = new Map<string, string>()
+  for (const path of walk(join(checkout, 'src')).filter(path => /\.tsx?$/.test(path))) {
+    for (const [, name = ''] of read('src', path).matchAll(EXPORT)) {
+      const before = declaredBy.get(name)
+      if (before !== undefined && !NAMES_OF_A_CONTRACT.test(name)) t.fail(`${name}: src/${before} and src/${path}`)
+      declaredBy.set(name, path)
+    }
+  }
+  t.ok(declaredBy.size > 1000)
+})
+
 t.test('a wing is loaded only through its entry, and only when it is needed', async t => {
   for (const [path, { code, imports }] of src) {
     for (const { specifier, typeOnly } of imports) {

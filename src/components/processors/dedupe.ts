@@ -1,40 +1,7 @@
 import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
-
-/** Bounds of the interval between searches for ended windows, in milliseconds. */
-const MOST_EVERY_MS = 1000
-const LEAST_EVERY_MS = 50
-
-const options = z
-  .strictObject({
-    fields: fieldPaths().describe('Field, or list of fields, whose values identify duplicates.'),
-    window: duration().describe('How long duplicates are discarded after an event has passed.'),
-    max_keys: z
-      .int()
-      .min(1)
-      .max(10_000_000)
-      .default(10_000)
-      .describe(
-        'Maximum number of different events remembered. Beyond it, the processor forgets the event that passed longest ago, and the next duplicate of this event passes.',
-      ),
-    report: z
-      .enum(['next', 'summary', 'none'])
-      .default('next')
-      .describe(
-        'Where to report the number of duplicates: in the `next` passing event with the same values, or in a `summary` event at the end of the window.',
-      ),
-    count_field: fieldPath()
-      .optional()
-      .describe(
-        'With `report: next`: field for the number of duplicates discarded before the event. Default: .duplicates.',
-      ),
-  })
-  .superRefine(({ fields, report, count_field }, context) => {
-    if (fields.length === 0) refuseAt(context, ['fields'], 'is missing: a field path such as .message, or a list')
-    if (count_field && report !== 'next') refuseAt(context, ['count_field'], 'has no effect without report: next')
-  })
-export type DedupeOptions = z.output<typeof options>
+import { dedupeOptions, MOST_EVERY_MS, LEAST_EVERY_MS } from './dedupe/options.js'
 
 export const dedupe = defineProcessor({
   type: 'dedupe',
@@ -45,7 +12,7 @@ export const dedupe = defineProcessor({
     'Beyond `max_keys`, the processor forgets the event that passed longest ago. `sluice_dedupe_forgotten_keys_total` counts forgotten events with an open window, and `sluice_dedupe_keys` counts the remembered events. ' +
     'Remembered events survive a reload that does not change the options, but not a restart.\n\n' +
     'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long key is shortened and ends with its digest. `first` is the time when the event passed. A reload emits summaries early. If more than `max_keys` summaries are due at once, the summary with `"key":"__other__"` adds up the rest.',
-  options,
+  options: dedupeOptions,
   plan: ({ report, window }) => ({
     reasons: ['duplicate'],
     ...(report === 'summary' && { every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, window / 4)) }),

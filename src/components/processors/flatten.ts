@@ -2,35 +2,7 @@ import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
 import { refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-
-const options = z
-  .strictObject({
-    mode: z
-      .enum(['flatten', 'nest'])
-      .default('flatten')
-      .describe('`flatten` turns nested fields into fields of one level; `nest` does the opposite.'),
-    separator: reaches('nothing', z.string().min(1).max(16))
-      .default('.')
-      .describe('Separator of the names: `.` turns `{"a":{"b":1}}` into `a.b`.'),
-    arrays: z
-      .enum(['keep', 'index'])
-      .optional()
-      .describe(
-        'With `mode: flatten`: whether to keep arrays, or to flatten them with the item positions (from 0) as names. Default: keep.',
-      ),
-    max_depth: z
-      .int()
-      .min(1)
-      .max(100)
-      .default(32)
-      .describe(
-        'Maximum number of levels to join into one name, or to make from one name. Deeper levels stay unchanged.',
-      ),
-  })
-  .superRefine(({ mode, arrays }, context) => {
-    if (mode === 'nest' && arrays !== undefined) refuseAt(context, ['arrays'], 'has no effect without mode: flatten')
-  })
-export type FlattenOptions = z.output<typeof options>
+import { flattenOptions } from './flatten/options.js'
 
 export const flatten = defineProcessor({
   type: 'flatten',
@@ -40,7 +12,7 @@ export const flatten = defineProcessor({
     'If two fields get the same name, the last one counts. ' +
     'Events grow because names are repeated: by at most 1 MiB or to twice their length, whichever is more. Of the events that a source reads at once, those that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
     'With `mode: nest`, the names of the top level are divided. If an object exists, the fields are added to it. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. A number in a name becomes a field name, not an array position.',
-  options,
+  options: flattenOptions,
   fields: () => undefined,
   examples: [
     {

@@ -11,7 +11,7 @@ import { bodyText, drain } from '../../net/http/client/answers/read-answer.js'
 import { isSuccess, requestCounter, retryAfterMs } from '../../net/http/client/answers/statuses.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import { Transport } from '../../net/http/client/transport.js'
-import type { S3Options } from './destination.js'
+import type { S3Options } from './options.js'
 import { NO_UPLOAD, objectRefusal, S3Refusal, unescaped } from './refusal.js'
 
 /** An object larger than this is sent in parts of this size. A part is in memory while it is sent. */

@@ -4,6 +4,7 @@ import type { BucketKey } from './buckets/bucket-key.js'
 import type { TimeReader } from './event/time.js'
 import type { LimiterOptions } from './limiter.js'
 import type { Rule } from './rules/rule.js'
+
 /** Returns whether event `i` is excluded. `all` writes 1 (excluded) or 0 for each event of a batch. */
 export interface Excludes {
   (batch: EventBatch, i: number): boolean

@@ -1,5 +1,6 @@
 import { resized } from '../columns.js'
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
+
 /**
  * In one strict pass over a line, checks that the line is a complete, valid JSON object, and finds the values of wanted
  * top-level names. Decodes nothing. Agrees with JSON.parse on every line of valid UTF-8: it checks the whole grammar,

@@ -1,4 +1,5 @@
 import { BACKSLASH, ZERO } from './ascii.js'
+
 /** Writes JSON strings as JSON.stringify does, from bytes to bytes. */
 
 /** Receives bytes in order. Copies ranges of less than 16 KiB, and may keep slices of larger ones. */

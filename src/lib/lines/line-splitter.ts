@@ -1,5 +1,6 @@
 import { resized } from '../columns.js'
 import { CR, LF } from '../formats/ascii.js'
+
 /**
  * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
  * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next

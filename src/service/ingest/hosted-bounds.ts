@@ -1,4 +1,4 @@
-import type { AggregateOptions } from '../../components/processors/aggregate.js'
+import type { AggregateOptions } from '../../components/processors/aggregate/options.js'
 import { mostInFlight } from '../../core/options/delivery-options.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { formatDuration, formatSize } from '../../lib/units.js'

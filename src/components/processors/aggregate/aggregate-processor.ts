@@ -4,7 +4,7 @@ import type { Fields } from '../../../core/event/event-fields.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../../core/processor.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
-import type { AggregateOptions } from '../aggregate.js'
+import type { AggregateOptions } from './options.js'
 import { IntervalCounts } from './interval-counts.js'
 import { CounterMeasure, HistogramMeasure, type Measure, measuresOf } from './measures.js'
 

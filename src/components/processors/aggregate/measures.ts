@@ -2,7 +2,7 @@ import type { ProcessorContext } from '../../../core/component.js'
 import { compileCondition, type EventTest } from '../../../core/condition/condition.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
-import type { AggregateOptions } from '../aggregate.js'
+import type { AggregateOptions } from './options.js'
 
 const NEGATIVE_HELP =
   'Negative numbers that a counter of an aggregate processor left out of its series, because a series never falls.'

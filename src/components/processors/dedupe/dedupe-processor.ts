@@ -7,7 +7,7 @@ import { discard, type Emitted } from '../../../core/processor.js'
 import { QueueMap } from '../../../lib/bounded-map.js'
 import { BucketKey, LONGEST_KEY } from '../../throttle/buckets/bucket-key.js'
 import { bucketName, OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
-import type { DedupeOptions } from '../dedupe.js'
+import type { DedupeOptions } from './options.js'
 
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')

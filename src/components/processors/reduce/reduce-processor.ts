@@ -6,7 +6,7 @@ import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../
 import { QueueMap } from '../../../lib/bounded-map.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
-import type { ReduceOptions } from '../reduce.js'
+import type { ReduceOptions } from './options.js'
 import { EventGroup, type FieldRule } from './group.js'
 
 /** Why groups end. These are the values of the label `reason`. */

@@ -6,7 +6,7 @@ import { type FieldReader, NUMBER } from '../../../core/event/field-reader.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { discard } from '../../../core/processor.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
-import type { SampleOptions } from '../sample.js'
+import type { SampleOptions } from './options.js'
 
 const SAMPLED = discard(0)
 /** Seed of the hash. It is constant, so that all runs and all daemons make the same decisions. */
