@@ -58,7 +58,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
   return EXIT.done
 }
 
-function topologyOf(config: Config, live: LiveNumbers | undefined): Topology {
+function topologyOf(config: Config, live: FlowNumbers | undefined): Topology {
   const all = componentsOf(config)
   const boxes = all.map(({ id, type, kind }): Box => {
     const now = live?.component(id)
@@ -145,7 +145,7 @@ function dot({ boxes, arrows }: Topology): string {
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
 }
 
-export interface LiveNumbers {
+export interface FlowNumbers {
   /** The component's current rates, its state, and whether it is blocked. Undefined if the daemon does not run it. */
   component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
   /** Events per second that leave the component by the output. */
@@ -153,7 +153,7 @@ export interface LiveNumbers {
 }
 
 /** Gets the daemon's status twice, `intervalMs` apart. */
-async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<LiveNumbers> {
+async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<FlowNumbers> {
   const socket = findSocket(options, env)
   const view = async () => viewOf(await statusAt(socket))
   const before = await view()
@@ -161,7 +161,7 @@ async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.
   return liveBetween(before, await view())
 }
 
-export function liveBetween(before: DaemonView, now: DaemonView): LiveNumbers {
+export function liveBetween(before: DaemonView, now: DaemonView): FlowNumbers {
   const rate = (id: string, of: Parameters<typeof rateOf>[3]) => rateOf(before, now, id, of)
   return {
     component(id) {

@@ -16,7 +16,7 @@ interface Sum {
   readonly discarded: number
 }
 
-export interface Shown {
+export interface ViewOptions {
   /** The apps, one column each. */
   readonly apps: readonly string[]
   /** Maximum events per second of each app. */
@@ -42,14 +42,14 @@ export interface RunSummary extends Pick<Totals, 'received' | 'emitted' | 'deliv
 }
 
 export class LiveView {
-  readonly #shown: Shown
+  readonly #shown: ViewOptions
   readonly #counts: Counts
   readonly #sums: Map<string, Sum>
   #watch: KeyWatch | undefined
   #read = 0
   #lines = 0
 
-  constructor(shown: Shown, counts: Counts) {
+  constructor(shown: ViewOptions, counts: Counts) {
     this.#shown = { ...shown, log: shown.log && shortened(shown.log, NAME_WIDTH) }
     this.#counts = counts
     this.#sums = new Map(shown.apps.map(app => [app, { passed: 0, discarded: 0 }]))

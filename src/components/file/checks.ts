@@ -5,7 +5,7 @@ const QUIET_MS = 60_000
 const CHECK_MS = 8000
 
 /** Tracks when a file or folder was checked for changes. */
-export class Checks {
+export class CheckTimes {
   readonly #clock: Clock
   #at = Number.NEGATIVE_INFINITY
 

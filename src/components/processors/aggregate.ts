@@ -1,9 +1,6 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition } from '../../core/condition/condition.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
-import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
-import { aggregateOptions, RESERVED, when } from './aggregate/options.js'
+import { aggregateOptions, RESERVED } from './aggregate/options.js'
 
 export const aggregate = defineProcessor({
   type: 'aggregate',

@@ -1,7 +1,9 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
-import { dedupeOptions, MOST_EVERY_MS, LEAST_EVERY_MS } from './dedupe/options.js'
+import { dedupeOptions } from './dedupe/options.js'
+
+/** Bounds of the interval between searches for ended windows, in milliseconds. */
+const MOST_EVERY_MS = 1000
+const LEAST_EVERY_MS = 50
 
 export const dedupe = defineProcessor({
   type: 'dedupe',

@@ -1,10 +1,6 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
-import { fieldPath, refuseAt } from '../../core/options/options.js'
-import { filePath, reaches } from '../../core/options/reach.js'
-import { FACT_NAMES } from './enrich/host-facts.js'
-import { enrichOptions, name } from './enrich/options.js'
+import { enrichOptions } from './enrich/options.js'
 
 export const enrich = defineProcessor({
   type: 'enrich',

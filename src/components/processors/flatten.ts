@@ -1,7 +1,4 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { refuseAt } from '../../core/options/options.js'
-import { reaches } from '../../core/options/reach.js'
 import { flattenOptions } from './flatten/options.js'
 
 export const flatten = defineProcessor({

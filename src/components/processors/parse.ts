@@ -1,11 +1,7 @@
-import { z } from 'zod'
 import { defineProcessor, type OptionProblem } from '../../core/component.js'
 import type { EventFields } from '../../core/event/event-fields.js'
-import { TYPES, TYPES_TEXT } from '../../core/field-types.js'
-import { fieldPath, refuseAt } from '../../core/options/options.js'
-import { reaches } from '../../core/options/reach.js'
-import { checkCodecOptions, codecFrom, codecProblems, codecShape } from './parse/codec-options.js'
-import { parseOptions, SHOWN_NAMES, type ParseOptions } from './parse/options.js'
+import { codecFrom, codecProblems } from './parse/codec-options.js'
+import { type ParseOptions, parseProcessorOptions, SHOWN_NAMES } from './parse/options.js'
 
 /** Returns the fields that parsing can add. Undefined: it can add any. */
 function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
@@ -59,7 +55,7 @@ export const parse = defineProcessor({
     'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is read in `time_zone`; if clocks are set back and repeat that hour, it counts as the first of the two hours. ' +
     'A time without a year is read in the year that makes it nearest to the present. ' +
     'In `decode` of a source, the same codecs read lines without a processor. Use `parse` if the lines have several formats, if the text is in another field, or for `types` and `target`.',
-  options: parseOptions,
+  options: parseProcessorOptions,
   fields: addedFields,
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
   examples: [

@@ -1,12 +1,11 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition } from '../../core/condition/condition.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
-import { PathError, parseFieldPath } from '../../core/event/field-path.js'
-import { byteSize, duration, fieldPaths, refuseAt } from '../../core/options/options.js'
-import { reaches } from '../../core/options/reach.js'
-import { RULES } from './reduce/merge-rules.js'
-import { reduceOptions, MOST_EVERY_MS, LEAST_EVERY_MS } from './reduce/options.js'
+import { parseFieldPath } from '../../core/event/field-path.js'
+import { reduceOptions } from './reduce/options.js'
+
+/** Longest and shortest time between two searches for groups that have ended, in milliseconds. */
+const MOST_EVERY_MS = 200
+const LEAST_EVERY_MS = 20
 
 export const reduce = defineProcessor({
   type: 'reduce',

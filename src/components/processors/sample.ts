@@ -1,8 +1,5 @@
-import { z } from 'zod'
 import { defineProcessor } from '../../core/component.js'
-import { condition } from '../../core/condition/condition.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
-import { fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import { sampleOptions } from './sample/options.js'
 
 export const sample = defineProcessor({

@@ -1,15 +1,6 @@
-import zlib from 'node:zlib'
-import { z } from 'zod'
-import { encodingOption } from '../../core/codecs/options.js'
 import { defineDestination } from '../../core/component.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
-import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
-import { reaches } from '../../core/options/reach.js'
-import { template } from '../../core/template.js'
-import { awsAuth } from '../../net/aws/auth-options.js'
-import { dialOptions } from '../../net/dial-options.js'
-import { httpUrl } from '../../net/proxy.js'
-import { KeyPrefixes, objectKeyProblem, samplePrefix } from './names.js'
+import { KeyPrefixes, samplePrefix } from './names.js'
 import { s3Options } from './options.js'
 
 export const s3 = defineDestination({

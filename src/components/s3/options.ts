@@ -1,14 +1,13 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
 import { encodingOption } from '../../core/codecs/options.js'
-import { defineDestination } from '../../core/component.js'
 import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template } from '../../core/template.js'
 import { awsAuth } from '../../net/aws/auth-options.js'
 import { dialOptions } from '../../net/dial-options.js'
 import { httpUrl } from '../../net/proxy.js'
-import { KeyPrefixes, objectKeyProblem, samplePrefix } from './names.js'
+import { objectKeyProblem } from './names.js'
 
 const DAY_MS = 86_400_000
 const text = (pattern: RegExp, error: string) => reaches('nothing', z.string().regex(pattern, { error }))

@@ -4,7 +4,7 @@ import { isMissing } from '../../../core/errors.js'
 import { type FolderEntry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
-import { Checks } from '../checks.js'
+import { CheckTimes } from '../checks.js'
 import { isMangled, type PathProblems } from '../path-problems.js'
 import {
   ANY_DEPTH,
@@ -74,7 +74,7 @@ export class Discovery {
   #settled: FoundFile | undefined
   /** On the monotonic clock: when a walk last found that folders were added, removed or changed. */
   #changedAt = 0
-  readonly checks: Checks
+  readonly checks: CheckTimes
 
   constructor(
     include: readonly string[],
@@ -82,7 +82,7 @@ export class Discovery {
     { problems, clock, remote }: { readonly problems: PathProblems; readonly clock: Clock; readonly remote: Remote },
   ) {
     this.#clock = clock
-    this.checks = new Checks(clock)
+    this.checks = new CheckTimes(clock)
     this.#remote = remote
     this.#globs = compileGlobs(include)
     this.#excluded = compileExclude(exclude)

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { Origin } from '../../../core/event/origin.js'
 import type { Clock } from '../../../lib/time.js'
-import { Checks } from '../checks.js'
+import { CheckTimes } from '../checks.js'
 import { goneKey, type Identity, isCopyOnly, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
 import { LONG_BYTES } from '../rotation/trail.js'
@@ -29,7 +29,7 @@ export type Known = Readonly<KnownFile>
 export abstract class KnownFile {
   readonly origin: Origin
   /** When the file's size was checked without a read. */
-  readonly checks: Checks
+  readonly checks: CheckTimes
   /** Device and inode of the file. A number is appended when another file may get this inode. */
   key = ''
   birth = 0n
@@ -72,7 +72,7 @@ export abstract class KnownFile {
     this.origin = origin
     this.#context = context
     this.sureUntil = context.lookedAt()
-    this.checks = new Checks(context.clock)
+    this.checks = new CheckTimes(context.clock)
     this.setFile(path, stat)
   }
 

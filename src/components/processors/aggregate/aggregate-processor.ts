@@ -4,9 +4,9 @@ import type { Fields } from '../../../core/event/event-fields.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../../core/processor.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { OTHER_NAME } from '../../throttle/buckets/bucket-name.js'
-import type { AggregateOptions } from './options.js'
 import { IntervalCounts } from './interval-counts.js'
 import { CounterMeasure, HistogramMeasure, type Measure, measuresOf } from './measures.js'
+import type { AggregateOptions } from './options.js'
 
 export class Aggregate implements Processor {
   readonly #every: number

@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
-import { condition, pathsOf } from '../../../core/condition/condition.js'
+import { condition } from '../../../core/condition/condition.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../../core/options/options.js'
 
 const LEAST_EVERY_MS = 100

@@ -1,10 +1,5 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../../core/options/options.js'
-
-/** Bounds of the interval between searches for ended windows, in milliseconds. */
-export const MOST_EVERY_MS = 1000
-export const LEAST_EVERY_MS = 50
 
 export const dedupeOptions = z
   .strictObject({

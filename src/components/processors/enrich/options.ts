@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
 import { fieldPath, refuseAt } from '../../../core/options/options.js'
 import { filePath, reaches } from '../../../core/options/reach.js'
 import { FACT_NAMES } from './host-facts.js'

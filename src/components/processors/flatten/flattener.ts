@@ -7,8 +7,8 @@ import { CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addUnique } from '../../../lib/formats/json-members.js'
 import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
-import type { FlattenOptions } from './options.js'
 import { mayHold, Nester } from './nester.js'
+import type { FlattenOptions } from './options.js'
 
 /** Moves the fields of nested objects to the top level. Their new names are their paths. */
 export class Flattener {

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
 import { refuseAt } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
 

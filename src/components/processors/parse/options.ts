@@ -1,10 +1,8 @@
 import { z } from 'zod'
-import { defineProcessor, type OptionProblem } from '../../../core/component.js'
-import type { EventFields } from '../../../core/event/event-fields.js'
 import { TYPES, TYPES_TEXT } from '../../../core/field-types.js'
 import { fieldPath, refuseAt } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
-import { checkCodecOptions, codecFrom, codecProblems, codecShape } from './codec-options.js'
+import { checkCodecOptions, codecShape } from './codec-options.js'
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
@@ -14,7 +12,7 @@ const attempt = z
   .strictObject({ ...codecShape, codec: codecShape.codec.describe('The codec.') })
   .superRefine((given, context) => checkCodecOptions(given, context))
 
-export const parseOptions = z
+export const parseProcessorOptions = z
   .strictObject({
     field: fieldPath()
       .prefault('.message')
@@ -58,4 +56,4 @@ export const parseOptions = z
       refuseAt(context, ['codec'], 'is missing; set codec, or set try to a list of codecs')
     checkCodecOptions(given, context)
   })
-export type ParseOptions = z.output<typeof parseOptions>
+export type ParseOptions = z.output<typeof parseProcessorOptions>

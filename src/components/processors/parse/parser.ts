@@ -12,8 +12,8 @@ import { CLOSE_OBJECT, LF, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addUnique, MemberName } from '../../../lib/formats/json-members.js'
 import { FieldMembers } from '../../../lib/formats/members.js'
-import type { ParseOptions } from './options.js'
 import { codecsToTry } from './codec-options.js'
+import type { ParseOptions } from './options.js'
 import { TypedMembers } from './typed-members.js'
 
 /** Tries several codecs in turn to read a field. Merges the result of the first that succeeds into the event. */

@@ -1,16 +1,11 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
-import { condition, pathsOf } from '../../../core/condition/condition.js'
+import { condition } from '../../../core/condition/condition.js'
 import { PathError, parseFieldPath } from '../../../core/event/field-path.js'
 import { byteSize, duration, fieldPaths, refuseAt } from '../../../core/options/options.js'
 import { reaches } from '../../../core/options/reach.js'
 import { RULES } from './merge-rules.js'
 
 const MOST_RULES = 1000
-/** Longest and shortest time between two searches for groups that have ended, in milliseconds. */
-export const MOST_EVERY_MS = 200
-export const LEAST_EVERY_MS = 20
-
 export const reduceOptions = z
   .strictObject({
     key_field: fieldPaths()

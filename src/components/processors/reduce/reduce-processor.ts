@@ -6,8 +6,8 @@ import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../
 import { QueueMap } from '../../../lib/bounded-map.js'
 import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
-import type { ReduceOptions } from './options.js'
 import { EventGroup, type FieldRule } from './group.js'
+import type { ReduceOptions } from './options.js'
 
 /** Why groups end. These are the values of the label `reason`. */
 type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_events' | 'max_groups' | 'max_bytes' | 'end'

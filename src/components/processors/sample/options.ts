@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { defineProcessor } from '../../../core/component.js'
-import { condition, pathsOf } from '../../../core/condition/condition.js'
+import { condition } from '../../../core/condition/condition.js'
 import { fieldPath, fieldPaths, refuseAt } from '../../../core/options/options.js'
 
 export const sampleOptions = z

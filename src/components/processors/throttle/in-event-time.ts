@@ -10,7 +10,7 @@ import type { Decider } from '../../throttle/decider.js'
 import { LATE, TOO_LATE } from '../../throttle/decisions.js'
 import { looksLikeSeconds } from '../../throttle/event/time.js'
 import type { ThrottleConfig } from './options.js'
-import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
+import { DECIDED, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
 /** The part of a throttle that is loaded only for event time. */
 export const inEventTime = { createEventDecider, countInEventTime }
@@ -25,7 +25,7 @@ function countInEventTime(
 ): (batch: EventBatch) => void {
   const timing = decider.inEventTime!
   const { room } = timing
-  const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
+  const late = metrics.counter(DECIDED, DECISIONS_HELP, { decision: 'late' })
   const untimed = (reason: string, problem?: Fact['problem']) =>
     metrics.counter(
       'sluice_throttle_untimed_events_total',

@@ -17,7 +17,7 @@ import { creditMs, type ThrottleConfig } from './options.js'
 import { OneInN } from './over-limit.js'
 import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
-import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
+import { DECIDED, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
 /** Maximum discarded events to inspect for the history each second. Then each batch may inspect one more. */
 const LOOKS_PER_SECOND = 1000
@@ -120,7 +120,7 @@ export class RefusedEvents {
     this.#onlyCounts = !(this.#isPlain || this.#oneIn || this.#marks || this.#annotation)
     if (!this.#isPlain) this.#tally = new DiscardTally(summary !== undefined)
     this.#limit = decider.limits[0]!
-    const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
+    const count = (decision: string) => context.metrics.counter(DECIDED, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
     this.#marked = this.#marks ? count(this.#isShadow ? 'would_mark' : 'marked') : { value: 0 }
     this.#sampled = this.#oneIn ? count(this.#isShadow ? 'would_sample' : 'sampled') : { value: 0 }

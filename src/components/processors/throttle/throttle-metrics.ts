@@ -4,7 +4,7 @@ import { clockTime, counted } from '../../../lib/units.js'
 import type { LimitsFile } from './limits-file.js'
 import type { ThrottleConfig } from './options.js'
 
-export const DECISIONS = 'sluice_throttle_events_total'
+export const DECIDED = 'sluice_throttle_events_total'
 export const DECISIONS_HELP = 'Events by decision of the throttle.'
 
 export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'fact' | 'gauge'>
@@ -50,7 +50,7 @@ export function countFailOpen(metrics: ThrottleMetrics, isFull: () => boolean): 
     const what = `${id} has passed ${counted(events, 'event')} without a limit since the daemon started`
     return events > 0 && isFull() && { gravity: 'uncounted', what, todo }
   }
-  return metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'fail_open' }, { problem })
+  return metrics.counter(DECIDED, DECISIONS_HELP, { decision: 'fail_open' }, { problem })
 }
 
 /** Shows the number of buckets. Returns a function that counts dropped buckets and must be called from time to time. */

@@ -37,7 +37,7 @@ import { reportQuotasAhead } from './quota-ahead.js'
 import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import {
   countFailOpen,
-  DECISIONS,
+  DECIDED,
   DECISIONS_HELP,
   describeLosses,
   metricsIn,
@@ -148,7 +148,7 @@ export class ThrottleProcessor implements KeyedProcessor {
     this.#onMaxKeys = compiled.onMaxKeys
     this.#rules = compiled.rules
     const metrics = metricsIn(options.mode, context.metrics)
-    const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
+    const count = (decision: string) => metrics.counter(DECIDED, DECISIONS_HELP, { decision })
     this.#passed = count('passed')
     this.#excluded = count('excluded')
     // In shadow mode, nothing is limited. With a cluster limit, events also pass while its server does not reply.

@@ -11,7 +11,7 @@ import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { ProblemList } from './problems.js'
 import { Uncounted } from './throttle.js'
-import type { Detail, Evidence, History, KeyEvents, Throttle } from './types.js'
+import type { Detail, Evidence, History, KeyEvents, ShownThrottle } from './types.js'
 import { HowToChange } from './what-if.js'
 
 const HISTORY_MS = 15_000
@@ -161,7 +161,7 @@ function Reasons({ id }: { id: string }) {
 
 /** Shows how many events of a bucket passed, and how many were discarded. */
 function Counts({ id, bucket }: { id: string; bucket: string }) {
-  const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
+  const { data } = useData<ShownThrottle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []
   if (!one) return data ? <Uncounted of={data} /> : null
   const about = data?.counted?.exact ? '' : 'about '

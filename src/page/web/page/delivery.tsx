@@ -9,7 +9,7 @@ import { Event } from './event.js'
 import { stateText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
 import { ProblemList } from './problems.js'
-import type { DeadLetters, Destination, Evidence, Second, Status } from './types.js'
+import type { Evidence, PageStatus, Second, ShownDestination, ShownLetters } from './types.js'
 
 const filter = stored('delivery.filter', '')
 const EVERY_MS = 5000
@@ -18,7 +18,7 @@ type Live = Second['destinations'][string]
 type Numbers = { readonly [Name in keyof Live | 'buffer_max_bytes']?: number }
 
 /** A destination with its numbers from the last second. If there are none, they are from the last status. */
-interface Row extends Destination {
+interface Row extends ShownDestination {
   readonly type: string
   readonly numbers: Numbers
   readonly letters: number
@@ -127,7 +127,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
 
 /** Shows the rejected events of a destination, with the messages of the receiver. */
 function Refusals({ id }: { id: string }) {
-  const letters = useData<DeadLetters>('dead-letters', { component: id }, EVERY_MS)
+  const letters = useData<ShownLetters>('dead-letters', { component: id }, EVERY_MS)
   const evidence = useData<Evidence>('evidence', { component: id, limit: 20 }, EVERY_MS)
   const error = letters.error ?? evidence.error
   const retry = () => {
@@ -191,7 +191,7 @@ interface Behind {
 }
 
 /** Files with unread bytes, and how fast these have shrunk since the view was opened, or since they last reached 0. */
-function useBehind(backlog: Status['backlog'] | undefined, at: string | undefined): Behind[] {
+function useBehind(backlog: PageStatus['backlog'] | undefined, at: string | undefined): Behind[] {
   const seen = useRef(new Map<string, { at: number; unread: number }>())
   const before = seen.current
   // Without the files that are read to their ends: a later backlog of these is measured from its own beginning.
@@ -230,7 +230,7 @@ const behindColumns: readonly Column<Behind>[] = [
 ]
 
 export function DeliveryPanel() {
-  const { data } = useData<Status>('status', {}, EVERY_MS)
+  const { data } = useData<PageStatus>('status', {}, EVERY_MS)
   const behind = useBehind(data?.backlog, data?.at)
   const rows = rowsOf()
   const found = rows.filter(({ id, type, state, reason = '' }) =>

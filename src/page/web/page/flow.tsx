@@ -12,7 +12,7 @@ import { rankOf, worstOf } from './health.js'
 import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
 import { ProblemList } from './problems.js'
 import { bucketTitle } from './throttle.js'
-import type { Component, Throttle, Values } from './types.js'
+import type { Component, ShownThrottle, Values } from './types.js'
 
 /** With more nodes, nobody could follow the lines, so a table shows them. */
 const MOST_NODES = 60
@@ -81,7 +81,7 @@ const shortened = (name: string) =>
 
 function AtLimit({ id }: { id: string }) {
   const path = `throttles/${encodeURIComponent(id)}`
-  const { data } = useData<Throttle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
+  const { data } = useData<ShownThrottle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
   const full = data?.keys.filter(({ pressure }) => pressure >= 1) ?? []
   if (full.length === 0) return null
   const names = full.slice(0, NAMED_BUCKETS).map(one => shortened(bucketTitle(one)))

@@ -2,7 +2,7 @@ import { computed } from '@preact/signals'
 import type { NoteLevel } from '../kit/parts.js'
 import { clock, countedWhole, durationText, percentText } from '../kit/words.js'
 import { now, status } from './live.js'
-import type { Destination, Problem, Status } from './types.js'
+import type { PageStatus, Problem, ShownDestination } from './types.js'
 
 export interface Health {
   readonly level: NoteLevel
@@ -20,7 +20,7 @@ export function componentOf({ component, what }: Problem, ids: readonly string[]
 }
 
 /** Describes a state, as in `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
-export function stateText({ state, since, next_attempt }: Destination, at: number): string {
+export function stateText({ state, since, next_attempt }: ShownDestination, at: number): string {
   if (since === undefined) return state
   const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`
   return `${state} since ${clock(since, at)} (${durationText(at - Date.parse(since))})${next}`
@@ -39,7 +39,7 @@ export const health = computed(() => {
   return found
 })
 
-function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
+function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
   const named = new Set<string>()
   for (const destination of seen.destinations) {
     const { id, state, reason } = destination

@@ -1,9 +1,9 @@
 import { batch, computed, effect, signal, untracked } from '@preact/signals'
 import { DaemonError, events, get } from '../kit/api.js'
 import { isIdle } from '../kit/data.js'
-import type { Histories, Second, Status } from './types.js'
+import type { Histories, PageStatus, Second } from './types.js'
 
-export const status = signal<Status | undefined>(undefined)
+export const status = signal<PageStatus | undefined>(undefined)
 export const second = signal<Second | undefined>(undefined)
 /** The last hour of each component. */
 export const histories = signal<Histories | undefined>(undefined)
@@ -81,7 +81,7 @@ function takeSecond(next: Second): void {
   between.value = seconds.length > 1 ? [seconds[0]!, next] : undefined
 }
 
-function takeStatus(next: Status): void {
+function takeStatus(next: PageStatus): void {
   const before = status.value?.started_at
   if (before !== undefined && next.started_at !== before) restartedAt.value = next.started_at
   status.value = next
@@ -94,7 +94,7 @@ async function listen(signal: AbortSignal): Promise<void> {
       failure.value = undefined
       if (away.value && !away.value.until) away.value = { ...away.value, until: Date.now() }
       isConnected.value = true
-      if (event === 'status') takeStatus(JSON.parse(data) as Status)
+      if (event === 'status') takeStatus(JSON.parse(data) as PageStatus)
       if (event === 'second') takeSecond(JSON.parse(data) as Second)
     })
   }

@@ -6,7 +6,7 @@ import { adjust, currentRoute, link } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
 import { clock, countedWhole, durationText, grouped, percentText, rate, shortNumber, visible } from '../kit/words.js'
 import { isFresh, now, status } from './live.js'
-import type { Bucket, Throttle as ThrottleOf } from './types.js'
+import type { Bucket, ShownThrottle as ThrottleOf } from './types.js'
 import { WhatIfForm } from './what-if.js'
 
 const EVERY_MS = 2000

@@ -13,10 +13,10 @@ export type { KeyEvents, ThrottleKey as Bucket, WhatIf } from '../../server/watc
 
 type Answer<T extends (...args: never) => unknown> = NonNullable<Awaited<ReturnType<T>>>
 
-export type Status = Omit<StatusDocument, 'series'>
-export type Destination = Status['destinations'][number]
-export type Throttle = Answer<PageData['throttle']>
-export type DeadLetters = Answer<PageData['letters']>
+export type PageStatus = Omit<StatusDocument, 'series'>
+export type ShownDestination = PageStatus['destinations'][number]
+export type ShownThrottle = Answer<PageData['throttle']>
+export type ShownLetters = Answer<PageData['letters']>
 export type Evidence = Answer<PageWatch['evidence']>
 export type Second = Answer<Seconds['next']>
 

@@ -6,7 +6,7 @@ import { Plot } from '../kit/plot.js'
 import { adjust, currentRoute } from '../kit/route.js'
 import { clock, countedWhole, durationText, grouped, milliseconds, percentText, visible } from '../kit/words.js'
 import { status } from './live.js'
-import type { WhatIf as Answer, Detail, Throttle, Values } from './types.js'
+import type { WhatIf as Answer, Detail, ShownThrottle, Values } from './types.js'
 
 /** Steps of the slider per factor of ten. So each step changes the limit by the same factor. */
 const STEPS = 10
@@ -70,7 +70,7 @@ function useTried(id: string): readonly [Tried, (change: Tried) => void] {
 }
 
 /** Shows how many events of the last minutes would have passed with another limit. Does not change anything. */
-export function WhatIfForm({ throttle }: { throttle: Throttle }) {
+export function WhatIfForm({ throttle }: { throttle: ShownThrottle }) {
   const [first] = throttle.limits
   const [now, change] = useTried(throttle.id)
   const own = { limit: first?.limit ?? 100, window: written(first?.window_ms ?? 1000), mode: first?.mode ?? 'fixed' }
