@@ -171,8 +171,7 @@ export class IdempotencyKeys {
       const known = await this.#store.get<{ body: string; received: number | null }>(KNOWN, ...row, now)
       if (!known && noRoom) throw noRoom
       if (!known && isAlone) return undefined
-      // The previous release saved longer digests.
-      if (known?.body.length === body.length && known.body !== body) throw reused()
+      if (known && known.body !== body) throw reused()
       if (typeof known?.received !== 'number') throw underWayElsewhere()
       return { received: known.received, repeated: true }
     } catch (error) {
