@@ -466,7 +466,15 @@ t.test('nothing that comes from events or configurations is markup', async t => 
       host: HOSTILE,
       config: HOSTILE,
       version_of_sluice: HOSTILE,
-      problems: [{ what: `${id('out')} is failing: ${HOSTILE}`, detail: HOSTILE, todo: HOSTILE, commands: [HOSTILE] }],
+      problems: [
+        {
+          component: id('out'),
+          what: `${id('out')} is failing: ${HOSTILE}`,
+          detail: HOSTILE,
+          todo: HOSTILE,
+          commands: [HOSTILE],
+        },
+      ],
       notices: [{ what: HOSTILE, todo: HOSTILE }],
       destinations: [{ id: id('out'), state: HOSTILE, reason, since: at, next_attempt: HOSTILE }],
       sources: [{ id: id('in'), state: HOSTILE, reason }],
@@ -885,7 +893,7 @@ t.test('what it says of an event, a component and a destination is said once, an
   const from = new Date(Date.now() - 60_000).toISOString()
   const looked_at = [{ kind: 'passed', from, kept: 20, one_in: 3 }]
   const usual = failing()
-  const over = { what: 'limit_app has discarded 7 events', todo: 'Raise the limit.' }
+  const over = { component: 'limit_app', what: 'limit_app has discarded 7 events', todo: 'Raise the limit.' }
   const status = { ...usual, problems: [...usual.problems, over] }
   const curve = { at: Date.now() - 2000, step_ms: 1000, offered: [5, 5], was: [2, 3], would: [3, 3] }
   const answers = {

@@ -560,11 +560,13 @@ export function failing() {
     ready: false,
     problems: [
       {
+        component: 'upstream',
         what: `upstream is retrying: ${reason}`,
         detail: `Since ${clock(125_000)} (2m 5s), 12 failed attempts, the last at ${clock(8000)}, the next in 8s. The oldest waiting event is 2m 4s old.`,
         todo: 'No events are lost. Check what the error names: the receiver, the network or the disk.',
       },
       {
+        component: 'upstream',
         what: 'upstream: 12 events in the dead-letter queue, the oldest for 4m 10s',
         todo: 'The destination rejected them. The first command lists the reasons. When the cause is corrected, the second command sends them again.',
         commands: [

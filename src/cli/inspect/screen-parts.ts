@@ -1,6 +1,6 @@
 import type { Status } from '../../core/status-document.js'
 import type { OtherDaemons } from '../../daemon/admin/daemon-socket.js'
-import { type DaemonView, table } from '../../daemon/admin/daemon-view.js'
+import { type DaemonView, table, tableWithStates } from '../../daemon/admin/daemon-view.js'
 import { UsageError } from '../../daemon/process/command-line.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
@@ -25,7 +25,7 @@ export function otherLines(others: OtherDaemons | undefined, width: number): str
   return displayWidth(line) <= width ? [line] : [...wrap(text, width, '  '), `  ${command}`]
 }
 
-export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, width: number): string[] {
+function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, width: number): string[] {
   if (!bottleneck) return []
   const text = `The bottleneck is ${bottleneck.id}: it was busy ${Math.round(bottleneck.share * 100)} % of the time lately.`
   return ['', ...wrap(text, width, '  ')]
@@ -34,7 +34,7 @@ export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, widt
 const SHOWN_DESTINATIONS = 5
 
 /** The destinations with `max_in_flight: auto` that have the most requests in flight. */
-export function requestLines({ destinations }: Pick<Status, 'destinations'>, width: number): string[] {
+function requestLines({ destinations }: Pick<Status, 'destinations'>, width: number): string[] {
   const shown = destinations
     .flatMap(({ id, requests }) => (requests ? [{ id, ...requests }] : []))
     .sort((a, b) => b.in_flight - a.in_flight)
@@ -62,7 +62,7 @@ const ageOf = ({ oldest_event }: DaemonView['destinations'][number], { wall }: P
 const SHOWN_BUCKETS = 3
 
 /** Lines such as `limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most): 800 of cart for 2m 5s`. */
-export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
+function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
   const lines = waiting.map(({ id, events, options, buckets }) => {
     const shown = buckets.slice(0, SHOWN_BUCKETS).map(({ key, events, since }) => {
       const ago = lasting((wall - Date.parse(since)) / 1000)
@@ -106,6 +106,15 @@ export function backlogLines(view: DaemonView, width: number, most: number): str
 }
 
 type Sizes = NonNullable<DaemonView['destinations'][number]['buffer']>
+
+/** A table of components with their states, and what they are busy with or wait for. */
+export const activityLines = (rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] => [
+  ...tableWithStates(rows, view, width),
+  ...requestLines(view, width),
+  ...oldestLines(view, width),
+  ...bottleneckLines(view, width),
+  ...waitLines(view, width),
+]
 
 const SHORTEST_MS = 100
 

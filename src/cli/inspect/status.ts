@@ -1,6 +1,6 @@
 import type { ReportedProblem } from '../../core/status-document.js'
 import type { DaemonOptions, OtherDaemons } from '../../daemon/admin/daemon-socket.js'
-import { type DaemonView, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
+import { type DaemonView, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
@@ -8,15 +8,7 @@ import { failed } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
 import { clockTime, lasting, short } from '../../lib/units.js'
 import { findDaemon, statusFrom } from './find-daemon.js'
-import {
-  backlogLines,
-  bottleneckLines,
-  managedLine,
-  oldestLines,
-  otherLines,
-  requestLines,
-  waitLines,
-} from './screen-parts.js'
+import { activityLines, backlogLines, managedLine, otherLines } from './screen-parts.js'
 
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
@@ -57,14 +49,7 @@ export function statusLines(
     ...[received, sent, discarded, in_flight].map(short),
   ])
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  lines.push(
-    '',
-    ...tableWithStates([head, ...rows], view, width),
-    ...requestLines(view, width),
-    ...oldestLines(view, width),
-    ...bottleneckLines(view, width),
-    ...waitLines(view, width),
-  )
+  lines.push('', ...activityLines([head, ...rows], view, width))
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 

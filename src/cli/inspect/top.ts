@@ -1,5 +1,5 @@
 import type { DaemonOptions } from '../../daemon/admin/daemon-socket.js'
-import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
+import { type DaemonView, rateOf, table, terminalOf, viewOf } from '../../daemon/admin/daemon-view.js'
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { untilInterrupted } from '../../daemon/process/interrupted.js'
@@ -8,16 +8,7 @@ import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
 import { findDaemon, statusFrom } from './find-daemon.js'
-import {
-  backlogLines,
-  bottleneckLines,
-  intervalOf,
-  managedLine,
-  oldestLines,
-  otherLines,
-  requestLines,
-  waitLines,
-} from './screen-parts.js'
+import { activityLines, backlogLines, intervalOf, managedLine, otherLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
@@ -79,14 +70,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
   const managed = managedLine(now)
   const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
-  const lines = [
-    ...about,
-    ...tableWithStates([head, ...rows], now, width),
-    ...requestLines(now, width),
-    ...oldestLines(now, width),
-    ...bottleneckLines(now, width),
-    ...waitLines(now, width),
-  ]
+  const lines = [...about, ...activityLines([head, ...rows], now, width)]
   lines.push('', ...discards(before, now, width), ...keyLines(keys, width, now.wall))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = now.problems

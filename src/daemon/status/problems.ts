@@ -1,5 +1,6 @@
 import { GRAVITIES, type GradedProblem, type Seen } from '../../core/fact.js'
 import type {
+  ComponentStatus,
   DestinationState,
   ProcessorOutage,
   ReportedProblem,
@@ -13,13 +14,7 @@ import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { clockTime, counted, lasting, short } from '../../lib/units.js'
 
-export interface Named {
-  readonly id: string
-  readonly kind: string
-  readonly type: string
-  /** The outputs that the component reads, as in the configuration. */
-  readonly inputs?: readonly string[]
-}
+export type Named = Pick<ComponentStatus, 'id' | 'kind' | 'type'> & Partial<Pick<ComponentStatus, 'inputs'>>
 
 export interface Observed extends Pick<Seen, 'wall' | 'about'> {
   readonly metrics: Pick<Metrics, 'components' | 'problems'>

@@ -59,25 +59,23 @@ const REQUEST_ID = /^[\w.:=+/-]{1,118}$/
 const RECEIVED = 'received by the component'
 const SENT = 'passed on by the component or accepted by its receiver'
 const DISCARDED = 'discarded on purpose, by reason'
+const counterOf = (help: string): About => ({ type: 'counter', help })
+const gaugeOf = (help: string): About => ({ type: 'gauge', help })
 const OF_COMPONENTS: Readonly<Record<string, About>> = {
-  sluice_component_received_events_total: { type: 'counter', help: `Events ${RECEIVED}.` },
-  sluice_component_received_bytes_total: { type: 'counter', help: `Bytes ${RECEIVED}.` },
-  sluice_component_sent_events_total: { type: 'counter', help: `Events ${SENT}.` },
-  sluice_component_sent_bytes_total: { type: 'counter', help: `Bytes ${SENT}.` },
-  sluice_component_discarded_events_total: { type: 'counter', help: `Events ${DISCARDED}.` },
-  sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
-  sluice_component_consumed_events_total: {
-    type: 'counter',
-    help: 'Events merged into the events that the component emits.',
-  },
-  sluice_component_emitted_events_total: { type: 'counter', help: 'Events created by the component.' },
-  sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
-  sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
-  sluice_component_errors_total: { type: 'counter', help: 'Errors, by kind.' },
-  sluice_conservation_errors_total: {
-    type: 'counter',
-    help: 'Checks in which received + emitted events differed from sent + discarded + consumed + in flight.',
-  },
+  sluice_component_received_events_total: counterOf(`Events ${RECEIVED}.`),
+  sluice_component_received_bytes_total: counterOf(`Bytes ${RECEIVED}.`),
+  sluice_component_sent_events_total: counterOf(`Events ${SENT}.`),
+  sluice_component_sent_bytes_total: counterOf(`Bytes ${SENT}.`),
+  sluice_component_discarded_events_total: counterOf(`Events ${DISCARDED}.`),
+  sluice_component_discarded_bytes_total: counterOf(`Bytes ${DISCARDED}.`),
+  sluice_component_consumed_events_total: counterOf('Events merged into the events that the component emits.'),
+  sluice_component_emitted_events_total: counterOf('Events created by the component.'),
+  sluice_component_in_flight_events: gaugeOf('Events inside the component.'),
+  sluice_component_in_flight_bytes: gaugeOf('Bytes inside the component.'),
+  sluice_component_errors_total: counterOf('Errors, by kind.'),
+  sluice_conservation_errors_total: counterOf(
+    'Checks in which received + emitted events differed from sent + discarded + consumed + in flight.',
+  ),
 }
 
 export interface ComponentSeries {

@@ -2,7 +2,7 @@ import { computed } from '@preact/signals'
 import type { NoteLevel } from '../kit/parts.js'
 import { clock, countedWhole, durationText, percentText } from '../kit/words.js'
 import { now, status } from './live.js'
-import type { PageStatus, Problem, ShownDestination } from './types.js'
+import type { PageStatus, ShownDestination } from './types.js'
 
 export interface Health {
   readonly level: NoteLevel
@@ -11,12 +11,6 @@ export interface Health {
   readonly brief?: string
   /** Whether this is also one of the daemon's problems. */
   readonly isProblem?: boolean
-}
-
-export function componentOf({ component, what }: Problem, ids: readonly string[]): string | undefined {
-  if (component !== undefined) return component
-  const named = ids.filter(id => what.startsWith(`${id}:`) || what.startsWith(`${id} `))
-  return named.sort((a, b) => b.length - a.length)[0]
 }
 
 /** Describes a state, as in `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
@@ -48,7 +42,7 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
     const level = state === 'starting' ? 'note' : 'error'
     const why = reason === undefined ? '' : `: ${reason}`
     const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
-    const isProblem = seen.problems.some(({ what }) => what.startsWith(`${id} is ${state}`))
+    const isProblem = seen.problems.some(({ component }) => component === id)
     yield [id, { level, words: `${stateText(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem }]
   }
   for (const { id, state, reason } of [
@@ -58,11 +52,9 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
     named.add(id)
     yield [id, { level: 'error', words: `${state}: ${reason}` }]
   }
-  const ids = seen.components.map(({ id }) => id)
-  for (const problem of seen.problems) {
-    const id = componentOf(problem, ids)
+  for (const { component: id, what } of seen.problems) {
     if (id === undefined || named.has(id)) continue
-    yield [id, { level: 'warning', words: problem.what.slice(id.length).replace(/^:? /, ''), isProblem: true }]
+    yield [id, { level: 'warning', words: what.slice(id.length).replace(/^:? /, ''), isProblem: true }]
   }
   for (const { id, events, buckets } of seen.waiting) {
     const [first] = buckets

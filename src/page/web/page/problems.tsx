@@ -2,7 +2,6 @@ import { useState } from 'preact/hooks'
 import { CopyableCommand, StateMark } from '../kit/parts.js'
 import { link } from '../kit/route.js'
 import { grouped, visible } from '../kit/words.js'
-import { componentOf } from './health.js'
 import { status } from './live.js'
 import type { Problem } from './types.js'
 
@@ -11,24 +10,17 @@ const MOST = 3
 /** Shows problems, then notices, each with advice. */
 export function ProblemList({ of }: { of?: string }) {
   const [isWhole, setWhole] = useState(false)
-  const ids = status.value?.components.map(({ id }) => id) ?? []
-  const about = (problem: Problem) => componentOf(problem, ids)
   const all = [
     ...(status.value?.problems ?? []).map(problem => ({ problem, level: 'error' as const })),
     ...(status.value?.notices ?? []).map(problem => ({ problem, level: 'note' as const })),
-  ].filter(({ problem }) => of === undefined || about(problem) === of)
+  ].filter(({ problem }) => of === undefined || problem.component === of)
   if (all.length === 0) return null
   const shown = isWhole ? all : all.slice(0, MOST)
   return (
     <section aria-label="What is wrong" class="problems">
       <ul>
         {shown.map(({ problem, level }) => (
-          <One
-            key={problem.what.slice(0, 80)}
-            problem={problem}
-            level={level}
-            id={of === undefined ? about(problem) : undefined}
-          />
+          <One key={problem.what.slice(0, 80)} problem={problem} level={level} isLinked={of === undefined} />
         ))}
       </ul>
       {all.length > shown.length && (
@@ -40,13 +32,13 @@ export function ProblemList({ of }: { of?: string }) {
   )
 }
 
-function One({ problem, level, id }: { problem: Problem; level: 'error' | 'note'; id: string | undefined }) {
-  const { what, detail, todo, commands = [] } = problem
-  const isNamed = id !== undefined && what.startsWith(id)
+function One(of: { problem: Problem; level: 'error' | 'note'; isLinked: boolean }) {
+  const { component: id, what, detail, todo, commands = [] } = of.problem
+  const isNamed = of.isLinked && id !== undefined && what.startsWith(id)
   return (
     <li>
       <p>
-        <StateMark level={level}>
+        <StateMark level={of.level}>
           {isNamed && <a href={link('component', id)}>{id}</a>}
           <span>{isNamed ? what.slice(id.length) : what}</span>
         </StateMark>
