@@ -614,7 +614,7 @@ destinations:
   b: { type: collect, inputs: [g], batch: { max_events: ${n} } }
   c: { type: blackhole, inputs: [sent] }`
   // Slower than in other tests: all that does not hang has to end before the reload gives up.
-  const it = await start(t, config(1), '2s', hurried(2))
+  const it = await start(t, config(1), '4s', hurried(2))
   await it.send(8)
   await until(() => it.metrics.components.get('a')!.received.events === 8)
   await it.replace(config(2))
