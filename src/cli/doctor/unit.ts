@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { machineText } from '../../lib/files/machine-text.js'
 import { textPrintedBy } from '../../lib/printed-by.js'
@@ -7,7 +7,7 @@ import { formatSize } from '../../lib/units.js'
 import { type Facts, finding, type MachineFault } from './finding.js'
 
 const PROPERTIES =
-  'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,LoadCredential,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
+  'Id,LoadState,ActiveState,Result,UnitFileState,MainPID,NeedDaemonReload,ExecStart,User,DynamicUser,SupplementaryGroups,Environment,EnvironmentFiles,StateDirectory,LogsDirectory,ReadWritePaths,ProtectSystem,ProtectHome,PrivateTmp,MemoryDenyWriteExecute,LimitNOFILE,MemoryMax,TriggeredBy,Type,NotifyAccess'
 /** Properties of a systemd unit with its drop-ins, as `systemctl show` prints them; empty if unknown. */
 export type Unit = Readonly<Record<string, string>>
 
@@ -39,7 +39,9 @@ export async function unitOf(config: string, env: NodeJS.ProcessEnv): Promise<Un
     const text = await textPrintedBy(['systemctl', 'show', id, `--property=${PROPERTIES}`], { env })
     // The property of each file is in a line of its own.
     const EnvironmentFiles = (text.match(/(?<=^EnvironmentFiles=)\/\S+/gm) ?? []).join(' ')
-    const LoadCredential = (text.match(/(?<=^LoadCredential=)[^:\s]*:\/\S+/gm) ?? []).join(' ')
+    // Of this option, the property is "[unprintable]".
+    const files = await textPrintedBy(['systemctl', 'cat', id], { env })
+    const LoadCredential = (files.match(/(?<=^LoadCredential=)[^:\s]+:\/[^\s%]+$/gm) ?? []).join(' ')
     const unit: Unit = { ...unknown, ...variables(text.split('\n')), EnvironmentFiles, LoadCredential }
     if (unit.LoadState === 'loaded' && unit.ExecStart!.split(' ').includes(config)) return unit
   }
@@ -111,8 +113,7 @@ export function unitFindings(unit: Unit, { files = 0, reads = [], writes = [] }:
   ]
   const credentials = wordsIn(unit.LoadCredential).flatMap(credential => {
     const path = credential.slice(credential.indexOf(':') + 1)
-    const size = statSync(path, { throwIfNoEntry: false })?.size
-    const what = !size && `LoadCredential= of ${id} names ${path}, which ${size === 0 ? 'is empty' : 'does not exist'}`
+    const what = !existsSync(path) && `LoadCredential= of ${id} names ${path}, which does not exist`
     const create = `install -m 0600 /dev/null ${shellWord(path)}`
     return finding('unit', what, 'Create the file, write its content, and start the unit:', create, restart)
   })

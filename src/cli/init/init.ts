@@ -75,8 +75,7 @@ export async function initConfig(given: InitFlags, io: Io, obey: Obey): Promise<
 
 /** The user of the unit cannot read the key: systemd passes it. */
 function commandsForUnit(file: string, keyFile: string): string[] {
-  const [config, key] = ['/etc/sluice/sluice.yaml', '/etc/sluice/access-key']
-  const restart = 'sudo systemctl restart sluice'
+  const [config, key, restart] = ['/etc/sluice/sluice.yaml', '/etc/sluice/access-key', 'sudo systemctl restart sluice']
   if (keyFile === '') return [`sudo cp ${file} ${config} && ${restart}`]
   const copy = keyFile === key ? [] : [`sudo install -m 0600 ${shellWord(keyFile)} ${key}`]
   return [...copy, `sed 's|key_file: .* }|credential: access-key }|' ${file} | sudo tee ${config} > /dev/null`, restart]
