@@ -1,3 +1,4 @@
+import type { FieldContext } from './trial.js'
 import { AutoTime } from '../components/throttle/event/auto-time.js'
 import { NamedTime, type TimeReader } from '../components/throttle/event/time.js'
 import { Ack } from '../core/event/ack.js'
@@ -11,7 +12,6 @@ import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
 import { checkRoute, type ThrottlePath } from './subject.js'
 import type { SimulatedLag } from './trial.js'
-import type { FieldContext } from './trials.js'
 
 /** For messages about a missing field: how many events are searched for field names, and how many names are shown. */
 const SAMPLED_EVENTS = 1000

@@ -1,3 +1,4 @@
+import type { FieldContext } from './trial.js'
 import { limitsOf } from '../components/processors/throttle/options.js'
 import { DISCARD } from '../components/throttle/decisions.js'
 import type { EventBatch } from '../core/event/batch.js'
@@ -5,7 +6,6 @@ import { type Effect, type Goal, keepGoal, type Meter } from './goal.js'
 import type { Replay, Visitor } from './replay.js'
 import type { SearchResult, Unanswered } from './result.js'
 import { createTrialDecider, SharedKey, type TrialDecider } from './trial.js'
-import type { FieldContext } from './trials.js'
 import { type Variant, variantOf } from './variants.js'
 import { keyText, number, windowText } from './words.js'
 

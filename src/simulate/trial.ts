@@ -1,3 +1,5 @@
+import type { FieldPath } from '../core/event/field-path.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import { deciderOptions } from '../components/processors/throttle/decider-options.js'
 import { creditMs, longestWaits, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { OneInN } from '../components/processors/throttle/over-limit.js'
@@ -12,7 +14,10 @@ import { BucketColumns } from '../components/throttle/windows.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Behind } from '../core/event/behind.js'
 import { MOST_EVENTS, MOST_WAITING_BYTES } from '../engine/flow/waiting.js'
-import type { FieldContext } from './trials.js'
+
+export interface FieldContext {
+  field(path: FieldPath): FieldReader
+}
 
 /** The period in which a simulated source is behind. At `until`, it reads all events at once. */
 export interface SimulatedLag extends Behind {

@@ -1,3 +1,4 @@
+import type { FieldContext } from './trial.js'
 import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { DISCARD, EXCLUDED } from '../components/throttle/decisions.js'
 import type { EventBatch } from '../core/event/batch.js'
@@ -9,10 +10,6 @@ import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
 import { TALLY_WIDTH, TrialTally } from './tally.js'
 import { createTrialDecider, SharedKey, type SimulatedLag, type TrialDecider } from './trial.js'
-
-export interface FieldContext {
-  field(path: FieldPath): FieldReader
-}
 
 /** Maximum count of numbers in all tallies together (80 MB). */
 const MOST_NUMBERS = 10_000_000
