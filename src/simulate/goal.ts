@@ -1,4 +1,3 @@
-import type { FieldContext } from './trial.js'
 import { AlignedPeriods, CalendarPeriods, type Periods } from '../components/throttle/windows/periods.js'
 import { compileCondition, type EventTest } from '../core/condition/condition.js'
 import { conditionText } from '../core/condition/condition-text.js'
@@ -7,6 +6,7 @@ import { timeZone } from '../core/options/time-zone.js'
 import { UsageError } from '../daemon/process/command-line.js'
 import { conditionOf } from '../daemon/process/condition-flag.js'
 import { formatDuration, formatSize, parseSize } from '../lib/units.js'
+import type { FieldContext } from './trial.js'
 import { number } from './words.js'
 
 export interface Goal {

@@ -1,4 +1,3 @@
-import type { FieldContext } from './trial.js'
 import { AutoTime } from '../components/throttle/event/auto-time.js'
 import { NamedTime, type TimeReader } from '../components/throttle/event/time.js'
 import { Ack } from '../core/event/ack.js'
@@ -11,7 +10,7 @@ import type { Frame } from '../lib/lines/line-splitter.js'
 import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
 import { checkRoute, type ThrottlePath } from './subject.js'
-import type { SimulatedLag } from './trial.js'
+import type { FieldContext, SimulatedLag } from './trial.js'
 
 /** For messages about a missing field: how many events are searched for field names, and how many names are shown. */
 const SAMPLED_EVENTS = 1000

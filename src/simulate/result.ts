@@ -1,11 +1,4 @@
-import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import type { Limit } from '../components/throttle/limit.js'
-import type { SimulationInput } from './input.js'
-import { notesOn, type Replayed, routeText } from './notes.js'
-import type { SimulatedThrottle } from './subject.js'
-import type { Trial } from './trials.js'
-import type { Variant } from './variants.js'
-import { describeThrottles, inputName, keyText } from './words.js'
 
 /**
  * The result of a simulation as plain data, for the summary, the report and `--json`. Times are in milliseconds since

@@ -1,12 +1,11 @@
 import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
-import type { Limit } from '../components/throttle/limit.js'
 import type { SimulationInput } from './input.js'
 import { notesOn, type Replayed, routeText } from './notes.js'
+import type { SearchResult, SimulationResult, StatedFact, TrialResult, Unanswered } from './result.js'
 import type { SimulatedThrottle } from './subject.js'
 import type { Trial } from './trials.js'
 import type { Variant } from './variants.js'
 import { describeThrottles, inputName, keyText } from './words.js'
-import type { OtherKeys, SearchResult, SimulationResult, StatedFact, TrialResult, KeyResult, TimeResult, Unanswered, SlotRows } from './result.js'
 
 export interface Simulation extends Replayed {
   readonly subject: SimulatedThrottle

@@ -1,5 +1,3 @@
-import type { FieldPath } from '../core/event/field-path.js'
-import type { FieldReader } from '../core/event/field-reader.js'
 import { deciderOptions } from '../components/processors/throttle/decider-options.js'
 import { creditMs, longestWaits, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { OneInN } from '../components/processors/throttle/over-limit.js'
@@ -13,6 +11,8 @@ import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from '../com
 import { BucketColumns } from '../components/throttle/windows.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Behind } from '../core/event/behind.js'
+import type { FieldPath } from '../core/event/field-path.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import { MOST_EVENTS, MOST_WAITING_BYTES } from '../engine/flow/waiting.js'
 
 export interface FieldContext {

@@ -1,14 +1,13 @@
-import type { FieldContext } from './trial.js'
 import { limitsOf, type ThrottleConfig } from '../components/processors/throttle/options.js'
 import { DISCARD, EXCLUDED } from '../components/throttle/decisions.js'
 import type { EventBatch } from '../core/event/batch.js'
-import type { FieldPath } from '../core/event/field-path.js'
 import { type FieldReader, NUMBER } from '../core/event/field-reader.js'
 import { printableJson } from '../lib/printable.js'
 import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
 import { TALLY_WIDTH, TrialTally } from './tally.js'
+import type { FieldContext } from './trial.js'
 import { createTrialDecider, SharedKey, type SimulatedLag, type TrialDecider } from './trial.js'
 
 /** Maximum count of numbers in all tallies together (80 MB). */
