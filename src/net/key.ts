@@ -351,9 +351,10 @@ export class AccessKey {
           : error instanceof SilentFileSystem
             ? error.message
             : (code ?? (error as Error).message)
-    const create =
-      code === 'EACCES' ? '`sluice doctor` shows how to allow it' : `put the ${this.#what.replace('access ', '')} there`
-    const advice = why === EXPOSED ? 'run chmod 600 on it' : create
+    const place = this.#source.credential ? 'into the file of LoadCredential=, and restart the unit' : 'there'
+    const put = `put the ${this.#what.replace('access ', '')} ${place}`
+    const todo = code === 'EACCES' ? '`sluice doctor` shows how to allow it' : put
+    const advice = why === EXPOSED ? 'run chmod 600 on it' : todo
     return `no ${this.#what} from ${path}: ${why}; ${advice}`
   }
 }

@@ -415,6 +415,8 @@ t.test('the key and where it comes from', async t => {
     message: /LoadCredential=access-key:PATH/,
   })
   process.env.CREDENTIALS_DIRECTORY = dir
+  writeFileSync(path, '')
+  t.match((await failure(credential.destination.start!(never))).message, /put the key into the file of LoadCredential=/)
   writeFileSync(path, 'third-key\n')
   await credential.destination.start!(never)
   await credential.destination.write(events(1), never)
