@@ -146,6 +146,26 @@ t.test('imports point downwards', async t => {
   }
 })
 
+/** By path, each file and the files that it imports, types included. */
+const needs = new Map(
+  [...src].map(([path, { imports }]) => [
+    path,
+    imports.flatMap(({ specifier }) => (specifier.startsWith('.') ? [target(path, specifier)] : [])),
+  ]),
+)
+
+t.test('no file needs itself through others', async t => {
+  const done = new Set<string>()
+  const visit = (path: string, way: readonly string[]): void => {
+    const again = way.indexOf(path)
+    if (again >= 0) t.fail(`a circle: ${[...way.slice(again), path].join(' > ')}`)
+    if (again >= 0 || done.has(path)) return
+    for (const next of needs.get(path) ?? []) visit(next, [...way, path])
+    done.add(path)
+  }
+  for (const path of needs.keys()) visit(path, [])
+})
+
 /** Plugins get the functions that declare components, with the types that their contract promises. */
 const NAMES_OF_A_CONTRACT = /^define(Codec|Source|Processor|Destination|HttpDestination)$/
 

@@ -18,9 +18,8 @@ import { Tailer, type TailerContext } from './reading/tailer.js'
 import { Copy } from './rotation/copy.js'
 import type { Losses } from './rotation/losses.js'
 import { mayBeAt } from './rotation/names.js'
-import type { Compared } from './rotation/newcomers.js'
+import type { Compared, Newcomers } from './rotation/newcomers.js'
 import type { Listed } from './rotation/owners.js'
-import type { Search } from './rotation/search.js'
 import { type Entry, isCopyAhead, type Saved } from './saved.js'
 
 export interface OpenerOptions {
@@ -52,7 +51,7 @@ export abstract class Opener extends Registry {
   protected isFirst = true
   /** When the first sweep began, wall clock in milliseconds. */
   protected startedAt = Number.POSITIVE_INFINITY
-  protected abstract readonly search: Search
+  protected abstract readonly search: { readonly newcomers: Newcomers }
 
   constructor(options: OpenerOptions) {
     super()

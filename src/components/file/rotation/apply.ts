@@ -7,14 +7,14 @@ import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced, Entry } from '../saved.js'
 import type { Candidates, CandidatesOptions, Compressed, Place } from './candidates.js'
-import { isCompressed } from './candidates.js'
+import { compressedIdentity, isCompressed } from './candidates.js'
 import { Copy, versionOf } from './copy.js'
 import type { Hidden } from './hidden.js'
 import type { Folder, WaitingFile } from './look.js'
 import type { Newcomers } from './newcomers.js'
 import type { Listed } from './owners.js'
 import type { FoundContinuation, NewFileVerdict, Step } from './plan.js'
-import type { SearchOptions } from './search.js'
+import type { SearchOptions } from './search-options.js'
 import { nameOfEntry } from './subjects.js'
 import type { Unseen } from './unseen.js'
 
@@ -277,11 +277,6 @@ export class Apply {
 
 function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'head' | 'tail'> {
   return { offset: 0, continues: false, head: fingerprint(first, 0, first.length), tail: NO_BYTES }
-}
-
-/** Identifies a compressed file. The inode is not enough, because another file may get it later. */
-export function compressedIdentity({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
-  return `${key}@${birth || changedAt}`
 }
 
 /** Used as the birth time of a file that was seen only as a compressed copy. */

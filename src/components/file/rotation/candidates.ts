@@ -436,3 +436,8 @@ function trailerOf(fd: number, stat: BigIntStats): { size: number; crc?: number 
   readSync(fd, bytes, 0, 8, Number(stat.size) - 8)
   return { size: bytes.readUInt32LE(4), crc: bytes.readUInt32LE(0) }
 }
+
+/** Identifies a compressed file. The inode is not enough, because another file may get it later. */
+export function compressedIdentity({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
+  return `${key}@${birth || changedAt}`
+}

@@ -7,15 +7,21 @@ import { FINGERPRINT_BYTES, firstBytes, leadsTo } from '../identity.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey } from '../saved.js'
-import { compressedIdentity } from './apply.js'
-import { type Candidates, type CandidatesOptions, list, listedOf, type Place } from './candidates.js'
+import {
+  type Candidates,
+  type CandidatesOptions,
+  compressedIdentity,
+  list,
+  listedOf,
+  type Place,
+} from './candidates.js'
 import type { Hidden } from './hidden.js'
 import { assign, type Claim } from './match.js'
 import { stemOf, stemsWithin } from './names.js'
 import { type Newcomers, originalsOf } from './newcomers.js'
 import { type Listed, Owners } from './owners.js'
 import { type Looked, type PossibleOriginal, splitNames } from './plan.js'
-import type { SearchOptions } from './search.js'
+import type { SearchOptions } from './search-options.js'
 import { nameOfEntry, ofEntry, ofTailer, type Subject } from './subjects.js'
 import type { Unseen } from './unseen.js'
 

@@ -6,14 +6,13 @@ import { PathMap } from '../by-folder.js'
 import { formatOf } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
 import { ALIKE_BYTES, firstBytes, keyOf } from '../identity.js'
-import type { OpenFiles } from '../open-files.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
 import { originalNames } from './names.js'
 
 interface NewcomersOptions {
   readonly clock: Clock
-  readonly files: OpenFiles
+  readonly files: { isName(path: string): boolean }
   readonly saved: Saved
   readonly beginnings: KnownBeginnings<Tailer>
 }

@@ -1,42 +1,24 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import type { SourceContext } from '../../../core/component.js'
 import type { Slices } from '../../../lib/slices.js'
-import type { KnownBeginnings } from '../beginnings.js'
 import { ByFolder } from '../by-folder.js'
-import type { Remote } from '../discovery/remote.js'
 import { identityOf, keyOf, NO_BYTES } from '../identity.js'
 import { wheres } from '../known/state.js'
-import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
-import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
-import { type Displaced, type Entry, entryKey, type Saved } from '../saved.js'
-import { Apply, compressedIdentity } from './apply.js'
-import { Candidates, type Place } from './candidates.js'
+import { type Displaced, type Entry, entryKey } from '../saved.js'
+import { Apply } from './apply.js'
+import { Candidates, compressedIdentity, type Place } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import { type Folder, type FolderComparison, type FolderSnapshot, Look } from './look.js'
-import type { Losses } from './losses.js'
 import { compareAge, stemOf, stemsWithin } from './names.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import type { Listed } from './owners.js'
 import { planOf, type Step, unexaminedOf, unseenOf, verdictOf } from './plan.js'
+import type { SearchOptions } from './search-options.js'
 import { nameOfEntry } from './subjects.js'
 import { Unseen } from './unseen.js'
-
-export interface SearchOptions {
-  readonly context: SourceContext
-  readonly saved: Saved
-  readonly problems: PathProblems
-  readonly losses: Losses
-  readonly remote: Remote
-  readonly files: OpenFiles
-  readonly beginnings: KnownBeginnings<Tailer>
-  onReady(tailer: Tailer): void
-  /** Called when the file gets no more bytes. Its unfinished last line is then delivered. */
-  onEnd(tailer: Tailer): void
-}
 
 /**
  * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. Of each folder,

@@ -4,7 +4,7 @@ import { formatOfName } from '../compression.js'
 import { CLOCK_MS } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
-import type { SearchOptions } from './search.js'
+import type { SearchOptions } from './search-options.js'
 
 /**
  * How long a search may delay files. Without this limit, constant rotation, or a program that compresses a large file,
