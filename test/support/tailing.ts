@@ -14,8 +14,8 @@ import { MemoryCheckpoints } from '../../src/engine/testing/taker.js'
 import type { FileSystems } from '../../src/lib/files/disk/file-systems.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../src/lib/lines/line-splitter.js'
-import { Slices } from '../../src/lib/slices.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { TimeSlices } from '../../src/lib/time-slices.js'
 import { until } from './until.js'
 
 export { MemoryCheckpoints } from '../../src/engine/testing/taker.js'
@@ -245,7 +245,7 @@ export async function laterFiles(dir: string): Promise<void> {
 export function pauseAtEachStat(t: Test): void {
   const calls = fs as { statSync: unknown }
   const { statSync } = fs
-  const due = Object.getOwnPropertyDescriptor(Slices.prototype, 'due')!
+  const due = Object.getOwnPropertyDescriptor(TimeSlices.prototype, 'due')!
   let isDue = false
   calls.statSync = (...args: Parameters<typeof statSync>) => {
     isDue = true
@@ -256,9 +256,9 @@ export function pauseAtEachStat(t: Test): void {
     isDue = false
     return was
   }
-  Object.defineProperty(Slices.prototype, 'due', { configurable: true, get })
+  Object.defineProperty(TimeSlices.prototype, 'due', { configurable: true, get })
   t.teardown(() => {
     calls.statSync = statSync
-    Object.defineProperty(Slices.prototype, 'due', due)
+    Object.defineProperty(TimeSlices.prototype, 'due', due)
   })
 }

@@ -4,7 +4,7 @@ import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
 import { orUnknown, withFile } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
-import { Slices } from '../../lib/slices.js'
+import { TimeSlices } from '../../lib/time-slices.js'
 import { KnownBeginnings } from './beginnings.js'
 import { Descriptors } from './descriptors.js'
 import { Discovery, type FoundFile } from './discovery/discovery.js'
@@ -53,7 +53,7 @@ export class FileSource implements Source {
   /** Files that the daemon may not read, and that a watch reported as changed. */
   #denied = new Set<string>()
   /** For these paths. Reports that come one after the other share a slice. */
-  readonly #slices: Slices
+  readonly #slices: TimeSlices
   #sweepAt = 0
   /** When the last whole sweep began. */
   #sweptAt = 0
@@ -74,7 +74,7 @@ export class FileSource implements Source {
     const { checkpoints, clock, metrics, log } = context
     this.#options = options
     this.#context = context
-    this.#slices = new Slices(clock)
+    this.#slices = new TimeSlices(clock)
     this.#saved = new Saved(checkpoints.read())
     this.#compressedSince = this.#saved.compressedSince ?? (options.read_from === 'end' ? clock.wall() : 0)
     this.#problems = new PathProblems(context)
@@ -237,7 +237,7 @@ export class FileSource implements Source {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    await new Slices(this.#context.clock).each([...this.#openFiles.tailers], tailer => {
+    await new TimeSlices(this.#context.clock).each([...this.#openFiles.tailers], tailer => {
       if (!this.#remote.has(tailer.path)) tailer.lookOnceMore()
       this.#descriptors.close(tailer)
       // An unfinished line may still be in memory, even if its file is no longer open.
@@ -323,7 +323,7 @@ export class FileSource implements Source {
   async #sweep(): Promise<void> {
     const { clock } = this.#context
     const startedAt = clock.now()
-    const slices = new Slices(clock)
+    const slices = new TimeSlices(clock)
     this.#urgent = false
     let isWhole = false
     // If a file system falls silent, the sweep ends, and the next one leaves out this file system.
@@ -357,7 +357,7 @@ export class FileSource implements Source {
   }
 
   /** Returns true if folders are newly watched, because files may have been created in them before the watch. */
-  async #lookAt(found: FoundFile, slices: Slices, isWhole: boolean): Promise<boolean> {
+  async #lookAt(found: FoundFile, slices: TimeSlices, isWhole: boolean): Promise<boolean> {
     const { folders, isSame } = found
     await this.#openFiles.sweep(found, slices, isWhole)
     if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()
@@ -370,7 +370,7 @@ export class FileSource implements Source {
   }
 
   /** Whether all file systems respond: those of the files that were found, and those of the files being read. */
-  async #mayTouchAll(slices: Slices, links: readonly string[]): Promise<boolean> {
+  async #mayTouchAll(slices: TimeSlices, links: readonly string[]): Promise<boolean> {
     const paths = new Set<string>()
     const add = (path: string) => this.#remote.has(path) && paths.add(path)
     await slices.each(links, add)

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { SourceContext } from '../../core/component.js'
 import { statOrNone, unlessSilent } from '../../lib/files/disk/disk.js'
-import type { Slices } from '../../lib/slices.js'
+import type { TimeSlices } from '../../lib/time-slices.js'
 import { fingerprintAt, identityOf, judge, same } from './identity.js'
 import { openWithinSync } from './opening.js'
 import { list, withKnown } from './rotation/candidates.js'
@@ -14,7 +14,7 @@ import { type Entry, entryKey, type Saved } from './saved.js'
  * restored from a backup, changes the entries to describe the copies. If one saved file exists, nothing was copied: the
  * others were rotated or replaced.
  */
-export async function followMoved(saved: Saved, context: SourceContext, slices: Slices) {
+export async function followMoved(saved: Saved, context: SourceContext, slices: TimeSlices) {
   const files = await filesIfMoved(saved, slices)
   if (!files) return
   const open = (path: string) => openWithinSync(context.reach, path)
@@ -45,7 +45,7 @@ export async function followMoved(saved: Saved, context: SourceContext, slices: 
  * renumbered, so inode and birth time identify a file. In a copy, a device and inode may be equal by chance, so a file
  * with another birth time is not the saved one.
  */
-async function filesIfMoved(saved: Saved, slices: Slices) {
+async function filesIfMoved(saved: Saved, slices: TimeSlices) {
   const entries = [...saved.entries()].filter(({ gone }) => !gone)
   const known = new Set(entries.map(({ ino, birth }) => `${ino}:${birth}`))
   const isKnown = (stat: BigIntStats) => known.has(`${stat.ino}:${stat.birthtimeNs}`) || saved.known(stat) !== undefined

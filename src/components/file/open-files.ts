@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import { orNone, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
-import { Slices } from '../../lib/slices.js'
+import { TimeSlices } from '../../lib/time-slices.js'
 import { formatOfName } from './compression.js'
 import { type FoundFile, mayMiss, type NameKind } from './discovery/discovery.js'
 import { fingerprintAt, keyOf, leadsTo, same } from './identity.js'
@@ -50,7 +50,7 @@ export class OpenFiles extends Opener {
 
   /** The open files that the next start could not find, in the order in which they are read. */
   async unfindable(): Promise<Tailer[]> {
-    const slices = new Slices(this.options.context.clock)
+    const slices = new TimeSlices(this.options.context.clock)
     const { remote } = this.options.tailing
     const locate = async (tailers: Iterable<Tailer>) =>
       (await this.#locate(tailers, slices)).filter(({ path }) => !remote.isSilent(path))
@@ -80,7 +80,7 @@ export class OpenFiles extends Opener {
    * Examines the paths that a walk found, and the files found earlier whose paths this walk did not find. If not
    * `isWhole`, what is on a silent file system is left as it is.
    */
-  async sweep(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: Slices, isWhole = true): Promise<void> {
+  async sweep(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: TimeSlices, isWhole = true): Promise<void> {
     this.#isWhole = isWhole
     this.search.beginSweep(path => mayMiss(found, path))
     const now = this.options.context.clock.wall()
@@ -103,7 +103,7 @@ export class OpenFiles extends Opener {
     return !this.#isWhole && this.options.tailing.remote.isSilent(path)
   }
 
-  async #lookAt(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: Slices): Promise<void> {
+  async #lookAt(found: Pick<FoundFile, 'files' | 'unlisted'>, slices: TimeSlices): Promise<void> {
     const { files, unlisted } = found
     const { problems, saved, context, descriptors, onReady, tailing } = this.options
     if (this.isFirst && saved.savedAt !== undefined) await followMoved(saved, context, slices)
@@ -150,7 +150,7 @@ export class OpenFiles extends Opener {
   }
 
   /** Finds open files that were truncated before their end was read. Skips files that this sweep found unchanged. */
-  async #findOverwritten(slices: Slices): Promise<void> {
+  async #findOverwritten(slices: TimeSlices): Promise<void> {
     const { lookedAt } = this
     for (const tailer of this.tailers) {
       if (tailer.sameIn === this.sweeps && tailer.at === tailer.size) {
@@ -206,7 +206,7 @@ export class OpenFiles extends Opener {
     return this.search.isWaiting || this.options.descriptors.areRefused
   }
 
-  async #unseen(slices: Slices): Promise<Tailer[]> {
+  async #unseen(slices: TimeSlices): Promise<Tailer[]> {
     const unseen: Tailer[] = []
     for (const tailer of this.tailers) {
       if (slices.due) await slices.pause()
@@ -361,7 +361,7 @@ export class OpenFiles extends Opener {
    * Finds the new names of open files that were renamed. Returns the files that the next start could not find, because
    * they have no name or a name in another folder.
    */
-  async #locate(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
+  async #locate(tailers: Iterable<Tailer>, slices: TimeSlices): Promise<Tailer[]> {
     const sought = new Map<string, Tailer>()
     await slices.each(tailers, tailer => {
       if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
@@ -386,7 +386,7 @@ export class OpenFiles extends Opener {
   }
 
   /** Handles the files that the sweep did not find. Returns those that have to be searched for. */
-  async #visitAll(tailers: readonly Tailer[], slices: Slices): Promise<Tailer[]> {
+  async #visitAll(tailers: readonly Tailer[], slices: TimeSlices): Promise<Tailer[]> {
     const { clock, checkpoints } = this.options.context
     const now = clock.now()
     const closed: Tailer[] = []

@@ -9,8 +9,8 @@ import type {
   Wait,
   WaitState,
 } from '../../core/status-document.js'
-import { utilizationOf } from '../../engine/flow/busy.js'
 import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
+import { utilizationOf } from '../../engine/flow/utilization.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'

@@ -6,7 +6,6 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../../core/processor.js'
 import { holdChunk } from '../../lib/lines/chunk-pool.js'
 import { aborted, orAborted, sleep } from '../../lib/time.js'
-import { Busy } from './busy.js'
 import { type Amount, add, sum } from './counters.js'
 import { Dispatch } from './dispatch.js'
 import { Emission, type EmissionContext } from './emission.js'
@@ -14,6 +13,7 @@ import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './fai
 import type { FateObserver } from './fates.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { atOneTime } from './steady-clock.js'
+import { Utilization } from './utilization.js'
 import { type WaitedEvents, WaitingRoom } from './waiting.js'
 import { type Waiting, Work } from './work.js'
 
@@ -43,7 +43,7 @@ interface Pending {
  */
 export class Stage extends Transform {
   readonly outputs: ReadonlyMap<string, SideOutput>
-  readonly busy = new Busy()
+  readonly busy = new Utilization()
   readonly slow: SlowWork
   readonly processor: Processor
   /** Whether a successor replaces this stage. Set before the end of the stream. */

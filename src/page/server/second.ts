@@ -1,8 +1,8 @@
 import type { Totals } from '../../core/status-document.js'
 import { booksOf } from '../../daemon/status/status.js'
-import { utilizationOf } from '../../engine/flow/busy.js'
 import type { ComponentCounters, Histogram } from '../../engine/flow/counters.js'
 import { ATTEMPT_SECONDS } from '../../engine/flow/delivery/delivery.js'
+import { utilizationOf } from '../../engine/flow/utilization.js'
 import type { Clock } from '../../lib/time.js'
 import { countsNow } from './history.js'
 

@@ -2,8 +2,8 @@ import type { BigIntStats } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { isMissing } from '../../../core/errors.js'
 import { type FolderEntry, readdirSync, statSync, unlessSilent } from '../../../lib/files/disk/disk.js'
-import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { CheckTimes } from '../checks.js'
 import { isMangled, type PathProblems } from '../path-problems.js'
 import {
@@ -104,7 +104,7 @@ export class Discovery {
    * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. `areWatched`:
    * changes of names are reported to `checks`. Throws if a file system falls silent during the walk.
    */
-  async walk(slices: Slices, areWatched = false): Promise<FoundFile> {
+  async walk(slices: TimeSlices, areWatched = false): Promise<FoundFile> {
     const isFull = this.#walk++ % FULL_EVERY === 0
     this.#isFull = isFull
     if (!isFull && this.#settled && (await this.#isUnchanged(slices, areWatched))) return copyOf(this.#settled)
@@ -121,7 +121,7 @@ export class Discovery {
   }
 
   /** Whether all folders are local, and unchanged since their names were read. */
-  async #isUnchanged(slices: Slices, areWatched: boolean): Promise<boolean> {
+  async #isUnchanged(slices: TimeSlices, areWatched: boolean): Promise<boolean> {
     if (areWatched && this.checks.suffice(this.#changedAt)) return true
     this.checks.check()
     for (const [folder, { stamp }] of this.#listings) {
@@ -131,7 +131,7 @@ export class Discovery {
     return true
   }
 
-  async #walkAll(slices: Slices): Promise<FoundFile> {
+  async #walkAll(slices: TimeSlices): Promise<FoundFile> {
     const found: FoundFile = {
       files: new Map(),
       folders: new Set(),
@@ -175,7 +175,7 @@ export class Discovery {
     steps: Step[],
     found: FoundFile,
     before: ReadonlyMap<string, Listing>,
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<void> {
     const segment = segments[at]!
     const last = segments.length - 1

@@ -3,8 +3,8 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText, isMissing } from '../../../core/errors.js'
 import { statOrNone } from '../../../lib/files/disk/disk.js'
-import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 
 /** After the system has refused a watch, no watch is requested during this time. */
 const REFUSED_MS = 60_000
@@ -49,7 +49,7 @@ export class Watches {
    * Watches exactly these folders. If a folder is missing, watches its nearest existing parent instead. Returns true if
    * changes may have been missed, because a watch is new or a folder was removed before it was watched.
    */
-  async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
+  async sync(folders: Iterable<string>, slices: TimeSlices): Promise<boolean> {
     const wanted = new Map<string, string>()
     this.areComplete = false
     let areLocal = true

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path'
-import type { Slices } from '../../../lib/slices.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { ByFolder, Names } from '../by-folder.js'
 import { Lineage } from '../lineage.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -169,7 +169,7 @@ export abstract class Registry {
     for (const name of this.#former.of(former)) this.setFormer(name, tailer)
   }
 
-  protected async succeed(slices: Slices): Promise<void> {
+  protected async succeed(slices: TimeSlices): Promise<void> {
     await slices.each(this.#former, ([path, former]) => {
       this.#succeed(path, former)
     })

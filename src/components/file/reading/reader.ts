@@ -3,7 +3,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { STALL_MS } from '../../../engine/flow/stall.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { LinkedList } from '../../../lib/linked-list.js'
-import { Slices } from '../../../lib/slices.js'
+import { TimeSlices } from '../../../lib/time-slices.js'
 import type { Remote } from '../discovery/remote.js'
 import { blocks, orders } from '../known/state.js'
 import type { OpenFiles } from '../open-files.js'
@@ -47,7 +47,7 @@ interface Reading {
  */
 export class Reader {
   readonly #options: ReaderOptions
-  readonly #slices: Slices
+  readonly #slices: TimeSlices
   readonly #waker = new Waker()
   readonly #queue = new LinkedList<Tailer>()
   /** Number of portions that were read in a row from the first file in the queue. */
@@ -65,7 +65,7 @@ export class Reader {
 
   constructor(options: ReaderOptions) {
     this.#options = options
-    this.#slices = new Slices(options.clock)
+    this.#slices = new TimeSlices(options.clock)
     this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
   }
 

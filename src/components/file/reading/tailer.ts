@@ -35,8 +35,8 @@ import { mayBeAt } from '../rotation/names.js'
 import type { Mark } from '../rotation/trail.js'
 import { Trail } from '../rotation/trail.js'
 import type { Entry, Original } from '../saved.js'
-import { Hole } from './hole.js'
 import { Portion } from './portion.js'
+import { SparseRange } from './sparse-range.js'
 
 export const READ_BYTES = 512 * 1024
 
@@ -90,7 +90,7 @@ class OwnTailer extends KnownFile {
   readonly #portion: Portion
   readonly #start: number
   #furthest: number
-  #hole: Hole
+  #hole: SparseRange
   #content: Content
   /** The position at the end of the last batch. */
   #delivered: Position
@@ -117,7 +117,7 @@ class OwnTailer extends KnownFile {
     this.#start = start.offset
     this.#furthest = start.offset
     this.tail = start.tail
-    this.#hole = new Hole(start.offset)
+    this.#hole = new SparseRange(start.offset)
     this.#positions = new LowWaterMark(start, context.onChanged)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
   }
@@ -273,7 +273,7 @@ class OwnTailer extends KnownFile {
     this.parked = undefined
     this.#delivered = position
     ;[this.#content, this.at, this.tail] = [position.content, position.offset, position.tail]
-    this.#hole = new Hole(position.offset)
+    this.#hole = new SparseRange(position.offset)
     this.#portion.leave(this.#splitter)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
     this.#pieces = 0

@@ -11,8 +11,8 @@ import {
   unlessSilent,
   withFile,
 } from '../../../lib/files/disk/disk.js'
-import type { Slices } from '../../../lib/slices.js'
 import type { Clock } from '../../../lib/time.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { type Format, formatOf, formatOfName, isReadable, uncompressedName } from '../compression.js'
 import {
   FINGERPRINT_BYTES,
@@ -138,7 +138,7 @@ export class Candidates {
     listed: readonly Listed[],
     isWanted: (one: Listed) => boolean,
     isNew: (one: Listed) => boolean,
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
     const names = new Map<string, Listed>()
     await slices.each(listed, one => names.set(one.name, one))
@@ -189,7 +189,7 @@ export class Candidates {
     }
   }
 
-  async #examine(one: Listed, slices: Slices): Promise<Content | undefined> {
+  async #examine(one: Listed, slices: TimeSlices): Promise<Content | undefined> {
     const content = await examine(one)
     if (content?.format) slices.restart()
     if (content?.error && !isOfSystem(content.error) && this.isAtRest(one.stat))
@@ -326,7 +326,7 @@ export class Candidates {
  * The regular files of a folder; empty if the folder is gone. Throws if it cannot be listed. `unexamined`: receives the
  * paths that the system refused to examine.
  */
-export async function list(folder: string, slices: Slices, unexamined?: Set<string>): Promise<Listed[]> {
+export async function list(folder: string, slices: TimeSlices, unexamined?: Set<string>): Promise<Listed[]> {
   if (slices.due) await slices.pause()
   return await listedOf(folder, namesIn(folder), slices, unexamined)
 }
@@ -335,7 +335,7 @@ export async function list(folder: string, slices: Slices, unexamined?: Set<stri
 export async function listedOf(
   folder: string,
   names: Iterable<string>,
-  slices: Slices,
+  slices: TimeSlices,
   unexamined?: Set<string>,
 ): Promise<Listed[]> {
   const listed: Listed[] = []

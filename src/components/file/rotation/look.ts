@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { basename } from 'node:path'
 import { lacksDescriptor } from '../../../core/errors.js'
 import { existsSync, lstatSync, orNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
-import type { Slices } from '../../../lib/slices.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { FINGERPRINT_BYTES, firstBytes, leadsTo } from '../identity.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -88,7 +88,7 @@ export class Look {
   }
 
   /** Returns undefined if the folder cannot be listed now because the process lacks descriptors. */
-  async list(path: string, entries: Iterable<Entry>, slices: Slices): Promise<Folder | undefined> {
+  async list(path: string, entries: Iterable<Entry>, slices: TimeSlices): Promise<Folder | undefined> {
     const { newcomers, files } = this.#options
     const waiting = newcomers.in(path)
     const found = await this.#list(path, waiting, slices)
@@ -105,7 +105,7 @@ export class Look {
   async #list(
     path: string,
     waiting: readonly string[],
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<Pick<Folder, 'listed' | 'isListed' | 'unexamined'> | undefined> {
     const { files, problems } = this.#options
     const unexamined = new Set<string>()
@@ -125,7 +125,7 @@ export class Look {
     folder: Folder,
     sought: readonly Tailer[],
     missing: readonly Entry[],
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<FolderSnapshot | undefined> {
     const others = await this.#othersIn(folder, slices)
     const { names, over } = await splitNames(this.#options.unseen.in(folder.path), others, slices)
@@ -145,7 +145,7 @@ export class Look {
    * or an empty copy may get its content. If a file is renamed while its folder is listed, the list may contain neither
    * of its two names. Other files of the folder may change all the time.
    */
-  async isStill(snapshot: FolderSnapshot, slices: Slices): Promise<boolean> {
+  async isStill(snapshot: FolderSnapshot, slices: TimeSlices): Promise<boolean> {
     const { path, listed, isListed, waiting, gone, comparison, originals, isWanted } = snapshot
     const later = await this.#list(path, waiting, slices)
     if (later?.isListed !== isListed) return false
@@ -167,7 +167,7 @@ export class Look {
   }
 
   /** The files of the folder that are not known. Leaves out rotated files of other users, and reports them. */
-  async #othersIn({ path, listed, owners }: Folder, slices: Slices): Promise<Listed[]> {
+  async #othersIn({ path, listed, owners }: Folder, slices: TimeSlices): Promise<Listed[]> {
     const { files, problems, newcomers } = this.#options
     const others: Listed[] = []
     const foreign: { readonly file: string }[] = []
@@ -181,7 +181,7 @@ export class Look {
   }
 
   /** Returns the test for uncompressed files to examine: new files, and files with a copy's name. */
-  async #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[], slices: Slices) {
+  async #wantedIn({ path, owners }: Folder, sought: readonly Tailer[], missing: readonly Entry[], slices: TimeSlices) {
     const { newcomers, unseen } = this.#options
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(basename(name)))
@@ -196,7 +196,7 @@ export class Look {
   }
 
   /** The files that, by their names, may have copies in this folder. */
-  async #originalsIn({ waiting }: Folder, names: readonly Displaced[], slices: Slices) {
+  async #originalsIn({ waiting }: Folder, names: readonly Displaced[], slices: TimeSlices) {
     const { files } = this.#options
     const found = new Map<string, PossibleOriginal & { readonly tailer: Tailer }>()
     const add = (name: string) => {
@@ -218,7 +218,7 @@ export class Look {
     others: readonly Listed[],
     isWanted: (one: Listed) => boolean,
     originals: FolderSnapshot['originals'],
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<FolderComparison | undefined> {
     const { candidates, newcomers, hidden } = this.#options
     const { path, listed } = folder
@@ -267,7 +267,7 @@ export class Look {
   /**
    * Checks open files for truncations. Returns true if no file was truncated, and those with a name still have it.
    */
-  async #areWhole(named: FolderSnapshot['originals'], others: readonly Tailer[], slices: Slices): Promise<boolean> {
+  async #areWhole(named: FolderSnapshot['originals'], others: readonly Tailer[], slices: TimeSlices): Promise<boolean> {
     const { files } = this.#options
     let areWhole = true
     const all = [
@@ -303,7 +303,7 @@ export class Look {
   }
 
   /** Those of the new files that still exist. */
-  async #waitingIn({ listed, waiting }: Folder, slices: Slices): Promise<WaitingFile[]> {
+  async #waitingIn({ listed, waiting }: Folder, slices: TimeSlices): Promise<WaitingFile[]> {
     const { newcomers, open } = this.#options
     const found: WaitingFile[] = []
     const left = new Set(waiting)
@@ -325,7 +325,7 @@ export class Look {
   async #subjectsIn(
     { path, there, byKey, owners }: Folder,
     missing: readonly Entry[],
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<Subject[]> {
     const { files, saved, hidden } = this.#options
     const subjects: Subject[] = []
@@ -352,7 +352,7 @@ export class Look {
   async #assign(
     subjects: readonly Subject[],
     places: readonly Place[],
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<Claim<Subject, Place>[] | undefined> {
     const { candidates } = this.#options
     const run = assign(subjects, places)

@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import type { Slices } from '../../../lib/slices.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { type Format, formatOf, formatOfName, isReadable, isWide, type Wide } from '../compression.js'
 import { ALIKE_BYTES, CLOCK_MS } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -154,7 +154,7 @@ function mayBeCompressed(name: string, from: bigint, { listed, owners }: Looked)
 }
 
 /** Splits displaced names. `names`: those that an unknown file may have had since. `over`: the others. */
-export async function splitNames(all: readonly Displaced[], unknown: readonly Listed[], slices: Slices) {
+export async function splitNames(all: readonly Displaced[], unknown: readonly Listed[], slices: TimeSlices) {
   // Compare only the newest changes, because there may be many files and many displaced names.
   const newest = new Map(all.map(({ path }) => [stemOf(basename(path)), Number.NEGATIVE_INFINITY]))
   await slices.each(all.length > 0 ? unknown : [], ({ name, stat }) => {

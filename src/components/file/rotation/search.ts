@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import type { Slices } from '../../../lib/slices.js'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { ByFolder } from '../by-folder.js'
 import { identityOf, keyOf, NO_BYTES } from '../identity.js'
 import { wheres } from '../known/state.js'
@@ -115,7 +115,7 @@ export class Search {
    * Searches the folders of the `closed` files (which the sweep did not find), folders in which something changed and,
    * if `isThorough`, the folders of all files with a saved position.
    */
-  async run(closed: readonly Tailer[], isThorough: boolean, slices: Slices): Promise<void> {
+  async run(closed: readonly Tailer[], isThorough: boolean, slices: TimeSlices): Promise<void> {
     const { saved, remote } = this.#options
     this.#there.clear()
     this.newcomers.begin()
@@ -180,7 +180,7 @@ export class Search {
     { byKey, there }: Folder,
     entries: Iterable<Entry>,
     closed: Iterable<Tailer>,
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<void> {
     const { files } = this.#options
     const grown: { one: Listed; entry: Entry }[] = []
@@ -217,7 +217,7 @@ export class Search {
   }
 
   /** Decides what follows from a look, and carries it out. Returns false if the folder must be looked at again. */
-  async #decide(snapshot: FolderSnapshot, slices: Slices): Promise<boolean> {
+  async #decide(snapshot: FolderSnapshot, slices: TimeSlices): Promise<boolean> {
     const { comparison, isListed, isIdle, over, unexamined } = snapshot
     const isStill = await this.#look.isStill(snapshot, slices)
     const end = (one: Displaced) =>
@@ -242,7 +242,7 @@ export class Search {
     { names, owners, originals, unexamined }: FolderSnapshot,
     { unreadable }: FolderComparison,
     left: Map<string, Place>,
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<void> {
     const stems = new Set(names.map(({ path }) => stemOf(basename(path))))
     const [places, hidden] = [await byStem(left.values(), stems, slices), await byStem(unreadable, stems, slices)]
@@ -265,7 +265,7 @@ export class Search {
     { path: folder, originals }: FolderSnapshot,
     { waiting, places, claimed, compared }: FolderComparison,
     left: ReadonlyMap<string, Place>,
-    slices: Slices,
+    slices: TimeSlices,
   ): Promise<void> {
     const { files } = this.#options
     const { newcomers, unseen } = this
@@ -303,7 +303,7 @@ export class Search {
 }
 
 /** The files whose names may be rotated names of a file whose name begins with a stem, by stem. */
-async function byStem<T extends Listed>(files: Iterable<T>, stems: ReadonlySet<string>, slices: Slices) {
+async function byStem<T extends Listed>(files: Iterable<T>, stems: ReadonlySet<string>, slices: TimeSlices) {
   const found = new Map<string, T[]>()
   await slices.each(files, one => {
     for (const stem of stemsWithin(one.name, stems)) {

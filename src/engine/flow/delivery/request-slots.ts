@@ -1,4 +1,4 @@
-import { Busy, showUtilization } from '../busy.js'
+import { showUtilization, Utilization } from '../utilization.js'
 
 /** Limits the concurrent requests of several destinations in total. */
 export interface RequestPool {
@@ -19,7 +19,7 @@ export class RequestSlots {
   readonly #pool: RequestPool | undefined
   readonly #again: () => void
   /** Busy while the maximum number of requests is running. */
-  readonly #busy = new Busy()
+  readonly #busy = new Utilization()
   #running = 0
   #isFull = false
   #waits = false

@@ -8,8 +8,8 @@ import { CHECK_DISK, type Fact } from '../../../core/fact.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
-import { Slices } from '../../../lib/slices.js'
 import { measureWork, type TimerClock } from '../../../lib/time.js'
+import { TimeSlices } from '../../../lib/time-slices.js'
 
 /**
  * Saved positions: one file per source in `data_dir/checkpoints`. A file has two lines: a header with the checksum of
@@ -295,7 +295,7 @@ class SourceCheckpoints implements Checkpoints {
     const takenAt = clock.wall()
     this.#dirty = false
     try {
-      const slices = new Slices(clock)
+      const slices = new TimeSlices(clock)
       const caught_up = this.caughtUpAt ?? null
       const document = await textOf(this.#snapshot(), slices)
       if (slices.due) await slices.pause()
@@ -378,7 +378,7 @@ class SourceCheckpoints implements Checkpoints {
 }
 
 /** The document as JSON. Turns the items of iterables into text in slices, because there may be many. */
-async function textOf(document: unknown, slices: Slices): Promise<string> {
+async function textOf(document: unknown, slices: TimeSlices): Promise<string> {
   if (typeof document !== 'object' || document === null || Array.isArray(document)) return JSON.stringify(document)
   const members: string[] = []
   for (const [name, value] of Object.entries(document)) {
@@ -389,7 +389,7 @@ async function textOf(document: unknown, slices: Slices): Promise<string> {
   return `{${members.join()}}`
 }
 
-async function textOfItems(items: Iterable<unknown>, slices: Slices): Promise<string> {
+async function textOfItems(items: Iterable<unknown>, slices: TimeSlices): Promise<string> {
   const texts: string[] = []
   await slices.each(items, item => texts.push(JSON.stringify(item)))
   if (slices.due) await slices.pause()

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { keyOf } from '../../../../src/components/file/identity.js'
 import { type FolderSnapshot, Look } from '../../../../src/components/file/rotation/look.js'
-import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { TimeSlices } from '../../../../src/lib/time-slices.js'
 import { testFolder } from '../../../support/folder.js'
 
 const ROWS: [title: string, change: (dir: string) => void, isStill: boolean][] = [
@@ -34,5 +34,5 @@ for (const [title, change, isStill] of ROWS)
       isWanted: ({ name }) => name.startsWith('app.log'),
     }
     change(path)
-    t.equal(await look.isStill(snapshot as FolderSnapshot, new Slices(systemClock)), isStill)
+    t.equal(await look.isStill(snapshot as FolderSnapshot, new TimeSlices(systemClock)), isStill)
   })

@@ -18,8 +18,8 @@ import {
 } from '../../../../src/components/file/rotation/plan.js'
 import type { Subject } from '../../../../src/components/file/rotation/subjects.js'
 import type { Entry } from '../../../../src/components/file/saved.js'
-import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { TimeSlices } from '../../../../src/lib/time-slices.js'
 
 /** `t`: a file that is read; `e`: one of which only the position is saved. `claimed`: the key of its copy. */
 function file(name: string, claimed?: string): Subject {
@@ -292,7 +292,7 @@ t.test('which unclaimed files had a displaced name', async t => {
 t.test('displaced names that an unknown file may have had', async t => {
   const names = ['/app.log', '/db.log', '/web.log'].map(path => ({ path, since: 50_000 }))
   const unknown = [listed('app.log.1', 60), listed('app.log.2', 40), listed('web.log.1', 49)]
-  const { names: found, over } = await splitNames(names, unknown, new Slices(systemClock))
+  const { names: found, over } = await splitNames(names, unknown, new TimeSlices(systemClock))
   t.same(
     found.map(({ path }) => path),
     ['/app.log'],

@@ -4,8 +4,8 @@ import t, { type Test } from 'tap'
 import { Discovery, type FoundFile } from '../../../../src/components/file/discovery/discovery.js'
 import type { Remote } from '../../../../src/components/file/discovery/remote.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
-import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { TimeSlices } from '../../../../src/lib/time-slices.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { arrived, tail } from '../../../support/tailing.js'
@@ -30,7 +30,7 @@ function walksOf(t: Test, include: readonly string[], isFar = (_: string) => fal
       remote: { has: isFar, answers: async () => true } as unknown as Remote,
     },
   )
-  const walk = (areWatched = false) => discovery.walk(new Slices(time), areWatched)
+  const walk = (areWatched = false) => discovery.walk(new TimeSlices(time), areWatched)
   const names = ({ files }: FoundFile) => [...files.keys()].map(path => path.slice(dir.length + 1)).sort()
   return { dir, age, walk, names, time, discovery, failed }
 }

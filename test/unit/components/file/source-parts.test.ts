@@ -52,8 +52,8 @@ import { LowWaterMark } from '../../../../src/engine/flow/low-water-mark.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
 import { type Frame, LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
-import { Slices } from '../../../../src/lib/slices.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { TimeSlices } from '../../../../src/lib/time-slices.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -207,26 +207,26 @@ t.test('watches that the system refuses', async t => {
     }) as typeof watch,
   )
   const folders = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c', 'd')]
-  for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new Slices(time)), false)
+  for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new TimeSlices(time)), false)
   t.equal(asked, 1, 'it is not asked again and again')
   t.equal(watches.areComplete, false)
   t.match(log, [{ cause: 'ENOSPC', msg: /cannot watch/ }])
   await time.advance(60_000)
   refuse = false
-  t.equal(await watches.sync(folders, new Slices(time)), true)
+  t.equal(await watches.sync(folders, new TimeSlices(time)), true)
   t.equal(asked, 4, 'both, and the folder above the missing one')
   t.equal(watches.areComplete, true)
-  t.equal(await watches.sync(folders, new Slices(time)), false)
+  t.equal(await watches.sync(folders, new TimeSlices(time)), false)
   writeFileSync(join(dir, 'a', 'x'), '')
   await until('a hint', () => hints.includes(`${join(dir, 'a')} rename x`))
   mkdirSync(join(dir, 'c'))
   await until('a hint', () => hints.includes(`${dir} rename c`))
-  t.equal(await watches.sync(folders, new Slices(time)), true)
+  t.equal(await watches.sync(folders, new TimeSlices(time)), true)
   rmSync(join(dir, 'a'), { recursive: true })
   mkdirSync(join(dir, 'a'))
-  t.equal(await watches.sync(folders, new Slices(time)), true, 'another folder under the same name')
+  t.equal(await watches.sync(folders, new TimeSlices(time)), true, 'another folder under the same name')
   t.equal(watches.areComplete, true)
-  t.equal(await watches.sync([...folders, join(dir, 'far')], new Slices(time)), false, 'none on another machine')
+  t.equal(await watches.sync([...folders, join(dir, 'far')], new TimeSlices(time)), false, 'none on another machine')
   t.equal(watches.areComplete, false, 'changes by other machines are not reported')
   watches.close()
   t.equal(log.length, 1)
@@ -247,9 +247,9 @@ t.test('a folder that goes before it is watched: the one above it is watched by 
       return watch(path, ...more)
     }) as typeof watch,
   )
-  t.equal(await watches.sync([folder], new Slices(time)), true, 'what happened meanwhile was not reported')
+  t.equal(await watches.sync([folder], new TimeSlices(time)), true, 'what happened meanwhile was not reported')
   t.equal(watches.areComplete, false)
-  t.equal(await watches.sync([folder], new Slices(time)), true)
+  t.equal(await watches.sync([folder], new TimeSlices(time)), true)
   t.equal(watches.areComplete, true)
   mkdirSync(folder)
   await until('a hint', () => hints.includes('rename a'))

@@ -4,7 +4,7 @@ import { type Clock, nextTurn } from './time.js'
 const SLICE_MS = 2
 
 /** Divides long runs of short synchronous calls into slices. Between two slices, the event loop gets its turn. */
-export class Slices {
+export class TimeSlices {
   busyMs = 0
   readonly #clock: Clock
   #since: number

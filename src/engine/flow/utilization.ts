@@ -6,7 +6,7 @@ import type { ComponentCounters } from './counters.js'
 const WINDOW_MS = 10_000
 
 /** The share of the last 10 to 20 seconds in which a component could not take more work. */
-export class Busy {
+export class Utilization {
   #total = 0
   #since: number | undefined
   #mark = { at: systemClock.now(), total: 0 }
@@ -48,7 +48,7 @@ const NAME = 'sluice_component_utilization'
 /** The share of the last 10 to 20 seconds in which a running component could not take more work. */
 export const utilizationOf = (counters: ComponentCounters) => counters.sum(NAME)
 
-export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Busy): void {
+export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Utilization): void {
   const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'
   metrics.gauge(NAME, help, () => busy.share)
 }

@@ -8,7 +8,7 @@ const BLOCK_BYTES = 512
  * position leaves a hole. The hole consists of NUL bytes that were never written and would become part of the next
  * line. If all blocks of the file exist, its NUL bytes are data.
  */
-export class Hole {
+export class SparseRange {
   #mayContinue: boolean
   #bytes = 0
 
