@@ -2,7 +2,7 @@
 export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './daemon/client/client.js'
 export {
   type Answered,
-  type ApiClientOptions,
+  type ApiClientOptions as ClientOptions,
   type RequestOptions,
   ServiceError,
   UnreachableError,

@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { type ApiClientOptions, Client, everything, ServiceError } from '../../../../src/client.js'
+import { Client, type ClientOptions, everything, ServiceError } from '../../../../src/client.js'
 import { linkTo } from '../../../../src/daemon/fleet/service-link.js'
 import type { AccessKey } from '../../../../src/net/key.js'
 import { HOST, listening } from '../../../support/address.js'
@@ -100,7 +100,7 @@ t.test('every call, against the service itself', async t => {
 
 t.test('tries again only what may be sent again', async t => {
   /** Answers in order: a status, or a failure of the connection. */
-  const client = (answers: (number | 'broken')[], options: Partial<ApiClientOptions> = {}) => {
+  const client = (answers: (number | 'broken')[], options: Partial<ClientOptions> = {}) => {
     const calls: string[] = []
     const fetch = async (url: string | URL | Request, init?: RequestInit) => {
       calls.push(`${init?.method} ${url}`)
