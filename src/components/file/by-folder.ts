@@ -51,7 +51,7 @@ export class Names<F, V = F> extends Map<string, V> {
   }
 }
 
-class Grouped<G, T> {
+export class Grouped<G, T> {
   readonly #groups = new Map<G, Set<T>>()
 
   add(group: G, one: T): void {
@@ -66,6 +66,10 @@ class Grouped<G, T> {
     if (!there?.delete(one)) return false
     if (there.size === 0) this.#groups.delete(group)
     return true
+  }
+
+  has(group: G): boolean {
+    return this.#groups.has(group)
   }
 
   in(group: G): Iterable<T> {

@@ -4,7 +4,7 @@ import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { Beginnings } from './beginnings.js'
-import { ByFolder } from './by-folder.js'
+import { ByFolder, Grouped } from './by-folder.js'
 import { ALIKE_BYTES, goneKey, isOther, keyOf, same } from './identity.js'
 
 /**
@@ -99,6 +99,8 @@ export class Saved {
   #prunedSince: number | undefined
   readonly #entries = new Map<string, Entry>()
   readonly #paths = new Map<string, Entry>()
+  /** By the file name in events. */
+  readonly #byName = new Grouped<string, Entry>()
   readonly #beginnings = new Beginnings<Entry>()
 
   /** `document`: the saved document; undefined if nothing was saved, any invalid value if the document was lost. */
@@ -142,9 +144,10 @@ export class Saved {
     }
     const key = entryKey(entry)
     const before = this.#entries.get(key)
-    if (before) this.#beginnings.delete(before.head, before)
+    if (before) this.#forget(before)
     this.#entries.set(key, entry)
     this.#beginnings.add(entry.head, entry)
+    this.#byName.add(entry.file ?? entry.path, entry)
     // If device numbers change, an existing file is found by its path.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
@@ -176,9 +179,14 @@ export class Saved {
     // Another file may have its inode.
     if (this.holds(entry)) {
       this.#entries.delete(entryKey(entry))
-      this.#beginnings.delete(entry.head, entry)
+      this.#forget(entry)
     }
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
+  }
+
+  #forget(entry: Entry): void {
+    this.#beginnings.delete(entry.head, entry)
+    this.#byName.delete(entry.file ?? entry.path, entry)
   }
 
   /** Finds a file's entry by device and inode or, if devices were renumbered, by path. */
@@ -195,8 +203,9 @@ export class Saved {
     return entry && !isOther(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
+  /** Whether a file has this path, or had it when it was read first. */
   has(path: string): boolean {
-    return this.#paths.has(path)
+    return this.#paths.has(path) || this.#byName.has(path)
   }
 
   /** The entries whose known first bytes are the beginning of `first`, and are enough to show a copy. */
