@@ -252,6 +252,9 @@ export abstract class Opener extends Registry {
     if (!start) return undefined
     const tailer = this.#create(entry.path, stat, name, start)
     if (!this.#moveTo(tailer, place)) return undefined
+    // Another file may have the inode, or the content was replaced. A copy was compared before.
+    const isIt = !(place instanceof Copy) && place.key === `${entry.dev}:${entry.ino}`
+    if (isIt && !this.#isAsSaved(tailer, entry, place)) return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
@@ -266,6 +269,26 @@ export abstract class Opener extends Registry {
     this.precede(name, tailer)
     context.checkpoints.changed()
     return tailer
+  }
+
+  /** If the open file has other content than the entry's file had, or cannot be read, closes it and returns false. */
+  #isAsSaved(tailer: Tailer, entry: Entry, { path, stat }: Listed): boolean {
+    let verdict: Verdict | undefined
+    try {
+      verdict = judge(tailer.fd!, stat, { ...entry, birth: BigInt(entry.birth) })
+      if (verdict === 'same') return true
+    } catch (error) {
+      unlessSilent(error)
+      this.options.problems.failed(path, 'read', error)
+    } finally {
+      if (verdict !== 'same') this.options.descriptors.close(tailer)
+    }
+    if (verdict) {
+      this.#resumed(path, entry, verdict)
+      // What the file holds now has not been read.
+      this.displace(entry.file ?? entry.path, Number(stat.birthtimeNs || stat.mtimeNs) / 1e6)
+    }
+    return false
   }
 
   protected override add(tailer: Tailer, isNewest: boolean): void {
