@@ -107,6 +107,7 @@ export abstract class Codec {
   readonly definition: CodecDefinition
   readonly name: string
   readonly form: Form
+  /** All options but `codec`. Buffers keep them with the events, and create the codec from them again. */
   readonly options: Readonly<Record<string, unknown>>
   /** How the WebAssembly kernel (lib/kernel) reads most lines. The result is the same as that of `read`. */
   readonly lineFormat?: LineFormat

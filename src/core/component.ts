@@ -197,7 +197,10 @@ export interface ComponentMetrics {
   describeLoss(reason: string, todo: string): void
   /** Counts an error that lost no event; `kind` is a label. */
   failed(kind: string): void
-  /** Returns a counter of the component; always the same object for the same name and labels. */
+  /**
+   * Returns a counter of the component; always the same object for the same name and labels, also after a reload. So a
+   * problem that a reload can correct is a fact, not a counter.
+   */
   counter(
     name: string,
     help: string,

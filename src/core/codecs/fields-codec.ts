@@ -118,7 +118,7 @@ export abstract class FieldsCodec extends Codec {
   /** `fields`: the fields that a line can have; undefined: any. */
   constructor(
     definition: CodecDefinition,
-    fields: EventFields | undefined,
+    fields?: EventFields | undefined,
     options: Readonly<Record<string, unknown>> = {},
   ) {
     super(definition, options)

@@ -51,10 +51,11 @@ const jsonOf = (batch: ReturnType<typeof batchOf>) =>
     .split('\n')
     .slice(0, -1)
 
-function readsItsExample({ codec, example: { line, event }, found }: Subject): void {
+function readsItsExample({ codec, example: { yaml, line, event }, found }: Subject): void {
   const { form } = codec
   const { codec: _, ...options } = codec.toJSON() as { codec: string }
   const again = codec.definition.options.safeParse(options)
+  found.same(again.data, codec.definition.options.parse(optionsOf(yaml)), 'the options that it keeps')
   const isSame = again.success && codec.definition.create(again.data as never).isSame(codec)
   found.ok(isSame, 'parsing the options again gives another codec')
   const batch = batchOf([line], { ...FROM, decode: codec })
