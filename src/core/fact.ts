@@ -1,4 +1,5 @@
 import type { ReportedProblem } from './status-document.js'
+
 /**
  * How grave a problem is, gravest first. `undelivered`: nothing reaches a receiver. `unsafe`: a restart loses events.
  * `stopped`: a component does not work. `reload`: the daemon does not run its present configuration. `bug`: Sluice is

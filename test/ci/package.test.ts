@@ -163,6 +163,7 @@ const WANTED = [
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/(?!spec\.)(README|[a-z0-9-]+)\.(md|svg)$/,
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
+  /^docs\/status\.schema\.json$/,
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
 const MOST_BYTES = 2_300_000
