@@ -56,7 +56,8 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   const { folder, daemon, logs, write, reload, numbers, written } = await reloading(t, to('a.log'))
   write(100)
   await daemon.until(() => numbers('a.log').length === 100)
-  t.match(await reload(to('b.log')), { msg: 'configuration reloaded' })
+  t.match(await reload(to('b.log')), { msg: 'configuration reloaded', changed: true })
+  t.match(await reload(to('b.log')), { msg: 'configuration reloaded', changed: false })
   write(100)
   await daemon.until(() => numbers('b.log').length === 100)
 
@@ -69,7 +70,7 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
 
   const url = /"url":"([^"]+)"/.exec(daemon.stderr)![1]!
   const scrape = await (await fetch(url)).text()
-  t.match(scrape, /^sluice_config_reloads_total\{result="done"\} 1$/m)
+  t.match(scrape, /^sluice_config_reloads_total\{result="done"\} 2$/m)
   t.match(scrape, /^sluice_config_reloads_total\{result="failed"\} 2$/m)
   t.match(scrape, /^sluice_config_last_reload_successful 0$/m)
   t.match(scrape, /^sluice_component_received_events_total\{component_id="app".*\} 300$/m, 'counts go on')

@@ -71,6 +71,7 @@ export function onReload(
   const reload = async () => {
     watch?.read()
     try {
+      const before = pipeline.config.digest
       const next = await read()
       logWarnings(log, next.warnings)
       const listening = await servers.prepare(next)
@@ -85,7 +86,7 @@ export function onReload(
       lastDone = systemClock.wall()
       subject.refused = undefined
       watch?.set(next.watched)
-      log.info({ config: next.files, hash: next.digest }, texts.done)
+      log.info({ config: next.files, hash: next.digest, changed: next.digest !== before }, texts.done)
     } catch (error) {
       if (error instanceof NotNow && pipeline.isStopping) {
         log.info('the reload was given up: the daemon is stopping')
