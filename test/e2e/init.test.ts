@@ -79,7 +79,7 @@ for (const name of MACHINE_NAMES) {
       ),
       logs,
     )
-    t.match(written, /^# Written by sluice init/)
+    t.match(written, /^# Written by sluice init.*All options: \/\S+\/config\/reference\.md/)
 
     const out = join(folder, 'out.ndjson')
     const args = ['init', '--yes', '--root', 'root', '--send', `file=${out}`, '--output', 'here.yaml']
