@@ -50,6 +50,22 @@ async function reloading(t: Test, config: string, more: Record<string, string> =
 const SOURCE = 'data_dir: ./state\nsources: { app: { type: file, include: [in.log], decode: json } }\n'
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
+t.test('reloads that follow each other do not delay what a processor emits in time', async t => {
+  const to = (n: number) =>
+    `${SOURCE}processors:
+  counts: { type: aggregate, inputs: [app], every: 3s, counters: { n: {} } }
+  some: { type: filter, inputs: [app], condition: if (.n greater ${n}) }
+destinations:
+  out: { type: file, inputs: [counts], path: counts.log }
+  none: { type: blackhole, inputs: [some] }\n`
+  const { folder, write, reload } = await reloading(t, to(0))
+  write(1)
+  let n = 0
+  const emitted = () => existsSync(join(folder, 'counts.log')) && readFileSync(join(folder, 'counts.log'), 'utf8')
+  while (!emitted() && n++ < 100) t.match(await reload(to(n)), { msg: RUNS })
+  t.match(emitted(), /"n":1/)
+})
+
 t.test('SIGHUP: another configuration takes over, and a wrong one changes nothing', async t => {
   const to = (path: string, rest = '') =>
     `${SOURCE}metrics: { listen: ${HOST}:0 }\n${rest}destinations: { out: { type: file, inputs: [app], path: ${path} } }\n`

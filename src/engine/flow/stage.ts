@@ -48,6 +48,8 @@ export class Stage extends Transform {
   readonly processor: Processor
   /** Whether a successor replaces this stage. Set before the end of the stream. */
   isReplaced = false
+  /** When the processor emits next in time, on its clock; undefined if it does not. */
+  dueAt: number | undefined
   /** After the end of the stream: undecided events that `endWaiting` passes to the successor. */
   leftToSuccessor: readonly WaitedEvents[] = []
   readonly #plan: Plan
@@ -108,10 +110,10 @@ export class Stage extends Transform {
     else this.push(batch)
   }
 
-  async start(signal: AbortSignal): Promise<void> {
+  async start(signal: AbortSignal, dueAt?: number): Promise<void> {
     // Does not wait for a processor that ignores its signal: the daemon must be able to stop.
     await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
-    this.#setTimer()
+    this.#setTimer(dueAt)
   }
 
   /**
@@ -342,10 +344,12 @@ export class Stage extends Transform {
     if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 
-  #setTimer(): void {
+  #setTimer(dueAt = Number.POSITIVE_INFINITY): void {
     const { every } = this.#plan
     if (every === undefined || this.destroyed || this.writableEnded) return
-    this.#cancelTimer = this.#context.clock.after(every, () => {
+    const now = this.#context.clock.now()
+    this.dueAt = Math.min(dueAt, now + every)
+    this.#cancelTimer = this.#context.clock.after(Math.max(0, this.dueAt - now), () => {
       this.#setTimer()
       this.#emitInTime()
     })

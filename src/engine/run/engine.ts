@@ -251,7 +251,11 @@ export class Engine {
 
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
-    await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
+    await this.#stages.start(
+      this.#delivering.signal,
+      (id, error) => this.#cannotStart('processor', id, error),
+      this.#handover?.handoverStates.dueAt,
+    )
     if (this.#handover) this.#inherit(this.#handover.handoverStates.takeWaiting())
     const delivered = [...this.#destinations].map(([id, run]) =>
       run.run({
@@ -278,6 +282,8 @@ export class Engine {
     for (const [id, component] of this.#lasting)
       if (!this.#keepsRunning(id) && this.#successors?.has(id) && (!this.#repeats(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
+    for (const { config, stage } of this.#stages.all())
+      if (stage.dueAt !== undefined && stage.isReplaced) this.#handovers.dueAt.set(config.id, stage.dueAt)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) await run.source?.stop?.(over)

@@ -8,6 +8,9 @@ export class HandoverStates {
   /** Batches that wait for a processor's decision. Kept until the new components run. */
   waiting: WaitingBatches = new Map()
 
+  /** When processors whose options stay emit next, by id, so that reloads do not delay them. */
+  readonly dueAt = new Map<string, number>()
+
   /** Takes the state of a component that has ended normally. */
   collect(id: string, component: Lifecycle): void {
     const handoverState = component.handOver?.()

@@ -59,8 +59,13 @@ export class Stages {
   }
 
   /** Starts the processors one after the other. Does not throw; calls `failed` for each one that cannot start. */
-  async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
-    for (const [id, run] of this.#runs) await run.stage.start(signal).catch(error => failed(id, error))
+  async start(
+    signal: AbortSignal,
+    failed: (id: string, error: unknown) => void,
+    dueAt?: ReadonlyMap<string, number>,
+  ): Promise<void> {
+    for (const [id, { stage }] of this.#runs)
+      await stage.start(signal, dueAt?.get(id)).catch(error => failed(id, error))
   }
 
   /** Runs until every processor has ended. */
