@@ -30,7 +30,8 @@ export function digestOf(files: readonly { readonly file: string; readonly text:
 /** The digest of the current texts of configurations and other files; undefined if a file cannot be read. */
 export function digestOfFiles(paths: readonly string[]): string | undefined {
   try {
-    return digestOf(paths.flatMap(configFiles).map(file => ({ file, text: readFileSync(file) })))
+    const files = paths.flatMap(configFiles).filter(file => statSync(file).isFile())
+    return digestOf(files.map(file => ({ file, text: readFileSync(file) })))
   } catch {
     return undefined
   }
@@ -77,7 +78,7 @@ export function readConfig(path: string | undefined): ConfigSource {
   const problems = new Problems()
   const files: ConfigFile[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {
-    const text = readText(file, problems)
+    const text = readText(file, problems, file !== path)
     if (text !== undefined) files.push(configFile(file, text))
   }
   return { path: path ?? '', files, problems }
@@ -95,10 +96,12 @@ function filesOf(path: string, problems: Problems): string[] {
   }
 }
 
-function readText(file: string, problems: Problems): string | undefined {
+/** `isOfFolder`: nobody named the file, so waiting for what writes to a pipe could take forever. */
+function readText(file: string, problems: Problems, isOfFolder: boolean): string | undefined {
   try {
     const stats = statSync(file)
     if (stats.isCharacterDevice() || stats.isBlockDevice()) return report(file, 'is a device, not a file', problems)
+    if (isOfFolder && !stats.isFile()) return report(file, 'is not a file', problems)
     if (stats.size > MOST_BYTES) return report(file, `is larger than ${formatSize(MOST_BYTES)}`, problems)
     const bytes = readFileSync(file)
     if (isUtf8(bytes)) return bytes.toString()

@@ -1,5 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: variables of the configuration, not of the test
-import { symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import t, { type Test } from 'tap'
 import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
@@ -422,4 +423,7 @@ t.test('files and folders', async t => {
   t.same(linesOf('large.yaml'), ['large.yaml:1:1: is larger than 1.0 MB'])
   symlinkSync('/dev/zero', join(dir, 'zero.yaml'))
   t.same(linesOf('zero.yaml'), ['zero.yaml:1:1: is a device, not a file'])
+  mkdirSync(join(dir, 'pipes'))
+  execFileSync('mkfifo', [join(dir, 'pipes/a.yaml')])
+  t.same(linesOf('pipes'), ['pipes/a.yaml:1:1: is not a file'])
 })
