@@ -11,7 +11,7 @@ const USAGE = `Usage: npm run bench:rotations -- [options]
 
   --files LIST   numbers of files (default: 1000,3000,10000)
   --ways LIST    of one, tens, few, copies: all files in one folder, in folders of ten, in one folder with 256
-                 descriptors, or in one folder, copied and truncated (default: all)
+                 descriptors, or in one folder, copied and truncated (default: one,tens,few)
   --write-docs   writes the table into docs/performance.md
 `
 const WAYS: Readonly<Record<string, { title: string; of(files: number): Omit<Rotations, 'files'> }>> = {
@@ -23,10 +23,7 @@ const WAYS: Readonly<Record<string, { title: string; of(files: number): Omit<Rot
 const LEGEND =
   'CPU time per 1,000 files, and the longest time for which the event loop was held; of the slower of two rotations:'
 
-const { options } = programOptions(
-  { files: '1000,3000,10000', ways: Object.keys(WAYS).join(), 'write-docs': false },
-  USAGE,
-)
+const { options } = programOptions({ files: '1000,3000,10000', ways: 'one,tens,few', 'write-docs': false }, USAGE)
 
 await runProgram('bench:rotations', async () => {
   const machine = formatMachine(describeMachine())
