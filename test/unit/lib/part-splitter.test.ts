@@ -102,9 +102,13 @@ t.test('portions and restarts change nothing', async t => {
 t.test('an event of many parts is as expensive as its bytes', async t => {
   const cost = (parts: number) => {
     const input = Buffer.from(`o+\ne+${'x'.repeat(20)}\n`.repeat(parts))
-    const { user } = process.cpuUsage()
-    for (let n = 0; n < 10; n++) split(input, splitterOf(1e6, 1e8), () => input.length)
-    return process.cpuUsage().user - user
+    const runs = Array.from({ length: 3 }, () => {
+      const { user } = process.cpuUsage()
+      for (let n = 0; n < 10; n++) split(input, splitterOf(1e6, 1e8), () => input.length)
+      return process.cpuUsage().user - user
+    })
+    // Others on the machine make some runs more expensive.
+    return Math.min(...runs)
   }
   cost(10_000)
   t.ok(cost(80_000) < 40 * cost(10_000))
