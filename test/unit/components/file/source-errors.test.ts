@@ -64,6 +64,25 @@ function fail(t: Test, code: string, names: readonly string[], isOf: (file: unkn
   return { end }
 }
 
+/**
+ * Lets the first two reads of a file fail that begin at a position that `isThere` accepts. Returns how many reads began
+ * there.
+ */
+function failReads(t: Test, path: string, isThere: (position: unknown) => boolean): () => number {
+  const { ino } = statSync(path)
+  let reads = 0
+  calls.read = (...args) => {
+    if (orNone(() => fstat(args[0]).ino) !== ino || !isThere(args[4]) || ++reads > 2) return real.read!(...args)
+    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.read = real.read!
+    syncBuiltinESMExports()
+  })
+  return () => reads
+}
+
 const fstat = (fd: unknown) => real.fstatSync!(fd) as fs.Stats
 
 /** Copies that were just made are at rest three seconds later. */
@@ -210,22 +229,11 @@ t.test('a copy that cannot be read for a while, somewhere in its rest: all of th
   const { path, options, checkpoints } = await readBefore(t, numbered(0, 20))
   compress(path, numbered(20, 1000), ['new'])
   const copy = `${path}.1.gz`
-  const { ino } = statSync(copy)
-  const { read } = calls
-  let failed = 0
   // The read of what is behind these bytes.
-  calls.read = (...args) => {
-    if (fstat(args[0]).ino !== ino || args[4] !== 8192 || ++failed > 2) return read!(...args)
-    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
-  }
-  syncBuiltinESMExports()
-  t.teardown(() => {
-    calls.read = read!
-    syncBuiltinESMExports()
-  })
+  const failed = failReads(t, copy, position => position === 8192)
   const time = ahead()
   const run = await start(options, checkpoints, time)
-  await until('it to fail', () => failed > 0)
+  await until('it to fail', () => failed() > 0)
   await run.scanned(2)
   const delivered = run.out.lines.length
   t.ok(delivered > 1 && delivered < 981, 'what comes before is read')
@@ -1123,22 +1131,11 @@ t.test('a file is truncated unread, and its compressed copy cannot be read on at
   await laterFiles(dir)
   const copy = join(dir, 'next')
   writeFileSync(copy, gzipSync(asText(numbered(0, 1000))))
-  const { ino } = statSync(copy)
-  const { read } = calls
-  let failed = 0
   // The read of what is behind these bytes.
-  calls.read = (...args) => {
-    if (fstat(args[0]).ino !== ino || args[4] !== 8192 || ++failed > 2) return read!(...args)
-    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
-  }
-  syncBuiltinESMExports()
-  t.teardown(() => {
-    calls.read = read!
-    syncBuiltinESMExports()
-  })
+  const failed = failReads(t, copy, position => position === 8192)
   renameSync(copy, `${path}.1.gz`)
   writeFileSync(path, 'new\n')
-  await until('it to fail', () => failed > 0)
+  await until('it to fail', () => failed() > 0)
   await run.scanned(3)
   for (let i = 0; i < 3; i++) {
     time.ms += 2000
@@ -1246,22 +1243,11 @@ t.test('a compressed copy cannot be read for a while when it is compared: no lin
   await laterFiles(dir)
   const copy = join(dir, 'next')
   writeFileSync(copy, gzipSync(`${before}begun and ended\n${asText(numbered(1000, 1010))}`))
-  const { ino } = statSync(copy)
-  const { read } = calls
-  let failed = 0
   // The first bytes can be read.
-  calls.read = (...args) => {
-    if (orNone(() => fstat(args[0]).ino) !== ino || args[4] === 0 || ++failed > 2) return read!(...args)
-    return setImmediate(args[5] as (error: Error) => void, Object.assign(new Error('EIO: read'), { code: 'EIO' }))
-  }
-  syncBuiltinESMExports()
-  t.teardown(() => {
-    calls.read = read!
-    syncBuiltinESMExports()
-  })
+  const failed = failReads(t, copy, position => position !== 0)
   renameSync(copy, `${path}.1.gz`)
   writeFileSync(path, 'new\n')
-  await until('it to fail', () => failed > 1)
+  await until('it to fail', () => failed() > 1)
   await run.scanned(3)
   for (let i = 0; i < 3; i++) {
     time.ms += 2000
