@@ -48,8 +48,6 @@ export class Stage extends Transform {
   readonly processor: Processor
   /** Whether a successor replaces this stage. Set before the end of the stream. */
   isReplaced = false
-  /** When the processor emits next in time, on its clock; undefined if it does not. */
-  dueAt: number | undefined
   /** After the end of the stream: undecided events that `endWaiting` passes to the successor. */
   leftToSuccessor: readonly WaitedEvents[] = []
   readonly #plan: Plan
@@ -72,6 +70,7 @@ export class Stage extends Transform {
   #next: TransformCallback | undefined
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
+  #dueAt: number | undefined
   #isEmitDue = false
   /** Whether the reader of the main output asked for a batch and has not received it yet. */
   #isAsked = false
@@ -110,6 +109,7 @@ export class Stage extends Transform {
     else this.push(batch)
   }
 
+  /** `dueAt`: when the predecessor would have emitted next. */
   async start(signal: AbortSignal, dueAt?: number): Promise<void> {
     // Does not wait for a processor that ignores its signal: the daemon must be able to stop.
     await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
@@ -132,6 +132,11 @@ export class Stage extends Transform {
       log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to stop')
     }
     stopped.abort()
+  }
+
+  /** When the processor emits next in time, on its clock; undefined if it does not. */
+  get dueAt(): number | undefined {
+    return this.#dueAt
   }
 
   /** Whether events leave by the main output. If not, a side output replaces it. */
@@ -348,8 +353,8 @@ export class Stage extends Transform {
     const { every } = this.#plan
     if (every === undefined || this.destroyed || this.writableEnded) return
     const now = this.#context.clock.now()
-    this.dueAt = Math.min(dueAt, now + every)
-    this.#cancelTimer = this.#context.clock.after(Math.max(0, this.dueAt - now), () => {
+    this.#dueAt = Math.min(dueAt, now + every)
+    this.#cancelTimer = this.#context.clock.after(Math.max(0, this.#dueAt - now), () => {
       this.#setTimer()
       this.#emitInTime()
     })
