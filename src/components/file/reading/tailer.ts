@@ -195,7 +195,7 @@ class OwnTailer extends KnownFile {
   /** The number of bytes that were seen in the file and are not in a batch. */
   get unread(): number {
     // Of a file that was seen only compressed, the size is uncertain: it was read from the end of a damaged file.
-    if (this.isOver && !(this.copy?.isCut && !isCopyOnly(this.key))) return this.pending
+    if (this.isOver && (this.copy?.cut === undefined || isCopyOnly(this.key))) return this.pending
     return Math.max(0, this.size - this.#delivered.offset)
   }
 

@@ -36,12 +36,8 @@ export class Copy {
   #inflated: Inflated | undefined
   /** The offset at which the content ends, or undefined if it is not known yet. */
   #end: number | undefined
-  /** The size of the file when damage was found. If the size differs now, the file was only incomplete at that time. */
-  #cutSize: bigint | undefined
-  /** The result of `versionOf` for the file, if it is damaged and was read as far as possible. */
+  /** The result of `versionOf` when the file was read up to damage. If it differs now, the file was only incomplete. */
   cut: string | undefined
-  /** Whether the content ends with damage, and bytes of the original may be missing. */
-  isCut = false
   /** Whether the system refused to read on. Bytes may follow. */
   isRefused = false
   #retryAt = 0
@@ -95,13 +91,10 @@ export class Copy {
       if (at === 0 && !first.equals(room.subarray(0, first.length))) return this.#lose()
       if (inflated.damage) {
         this.#problems.hidden(this.path, inflated.damage)
-        this.isCut = true
         this.isRefused = isOfSystem(inflated.damage)
         this.#retryAt = this.#clock.now() + this.#retryMs
         this.#retryMs *= 2
-        const stat = statOrNone(this.path)
-        this.#cutSize = stat?.size
-        this.cut = stat && !this.isRefused ? versionOf(stat) : undefined
+        this.cut = this.isRefused ? undefined : versionOf(statOrNone(this.path))
       } else if (inflated.ended) this.#problems.over(this.path)
       if (inflated.damage || inflated.ended) {
         this.#end = at + length
@@ -115,20 +108,18 @@ export class Copy {
     }
   }
 
-  /** Lets reading continue if the size of a damaged file has changed, or some time after an error of the system. */
+  /** Lets reading continue if a damaged file has changed, or some time after an error of the system. */
   look(): void {
     if (this.isRefused ? this.#clock.now() < this.#retryAt : !this.#hasChanged()) return
-    this.#cutSize = undefined
     this.cut = undefined
     this.#end = undefined
-    this.isCut = false
     this.isRefused = false
   }
 
   #hasChanged(): boolean {
-    if (this.#cutSize === undefined) return false
+    if (this.cut === undefined) return false
     const stat = statOrNone(this.path)
-    return stat !== undefined && keyOf(stat) === this.key && stat.size !== this.#cutSize
+    return stat !== undefined && keyOf(stat) === this.key && versionOf(stat) !== this.cut
   }
 
   #lose(): number {
@@ -150,6 +141,6 @@ export class Copy {
 }
 
 /** Changes with each write to the file. */
-export function versionOf({ size, mtimeNs }: BigIntStats): string {
-  return `${size}@${mtimeNs}`
+export function versionOf(stat: BigIntStats | undefined): string {
+  return `${stat?.size}@${stat?.mtimeNs}`
 }
