@@ -19,7 +19,7 @@ interface HiddenOptions {
 }
 
 /** If there is no `stat`, the file could not be examined. */
-type Hiding = Partial<Pick<Unreadable, 'stat' | 'error'>> & { readonly displaced?: Displaced }
+type Hiding = Partial<Pick<Unreadable, 'stat' | 'error'>> & { readonly displaced?: ReadonlyMap<string, number> }
 
 /** Files that cannot be read now, and missing files whose rest may be in such a file. Neither kind counts as lost. */
 export class Hidden {
@@ -38,7 +38,8 @@ export class Hidden {
 
   /** The displaced names that unreadable files may have had. */
   get displaced(): Displaced[] {
-    return [...this.#hiding.values()].flatMap(({ displaced }) => displaced ?? [])
+    const all = [...this.#hiding.values()].flatMap(({ displaced }) => [...(displaced ?? [])])
+    return all.map(([path, since]) => ({ path, since }))
   }
 
   /** Starts a search. A thorough search examines all files with a position again. */
@@ -85,9 +86,9 @@ export class Hidden {
 
   /** Records that the file at `path`, which cannot be opened or examined now, may have had a displaced name. */
   addDisplaced(path: string, { path: name, since }: Displaced): void {
-    const before = this.#hiding.get(path)
-    const earliest = Math.min(since, before?.displaced?.since ?? since)
-    this.#hiding.set(path, { ...before, displaced: { path: name, since: earliest } })
+    const { displaced, ...before } = this.#hiding.get(path) ?? {}
+    const earliest = Math.min(since, displaced?.get(name) ?? since)
+    this.#hiding.set(path, { ...before, displaced: new Map(displaced).set(name, earliest) })
   }
 
   setUnreadable(folder: string, files: readonly Unreadable[]): void {
@@ -98,16 +99,19 @@ export class Hidden {
     for (const folder of this.#unreadables.keys()) if (!folders.has(folder)) this.#unreadables.delete(folder)
   }
 
-  /** Whether a file that cannot be read may hold the rest of the tailer's file. Reports each such file. */
+  /** Whether the tailer's file, or another one, cannot be read and may hold the rest. Reports each other file. */
   mayHideRestOf(tailer: Tailer): boolean {
+    // The next searches look for it, and read it as soon as that is possible.
+    const isThere = tailer.fd !== undefined && !tailer.unlinked
+    if (isThere) this.#unopened.add(tailer.key)
     const known = ofTailer(tailer)
     const hiding = (this.#unreadables.get(dirname(tailer.path)) ?? []).filter(one => mayHide(one, known))
     this.#addHiding(hiding)
-    return hiding.length > 0
+    return isThere || hiding.length > 0
   }
 
   /** The files that have changed, became readable or are gone, so that their folders must be searched again. */
-  *uncovered(): Iterable<{ readonly path: string; readonly displaced?: Displaced | undefined }> {
+  *uncovered(): Iterable<{ readonly path: string; readonly displaced?: Hiding['displaced'] | undefined }> {
     const { problems, remote, open } = this.#options
     for (const [path, { stat: before, error, displaced }] of this.#hiding) {
       if (remote.isSilent(path)) continue

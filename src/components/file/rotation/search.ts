@@ -167,7 +167,7 @@ export class Search {
     const folders = new Set(this.#again)
     for (const { path, displaced } of this.hidden.uncovered()) {
       folders.add(dirname(path))
-      if (displaced) unseen.repeat(displaced)
+      for (const [name, since] of displaced ?? []) unseen.repeat({ path: name, since })
     }
     for (const some of [closed, unseen.folders, newcomers.folders]) for (const folder of some) folders.add(folder)
     for (const folder of entries.folders)
@@ -177,7 +177,7 @@ export class Search {
 
   /** Finds files that still exist under another name, and resumes those that grew. */
   async #locate(
-    { byKey, there }: Folder,
+    { byKey, there, unexamined }: Folder,
     entries: Iterable<Entry>,
     closed: Iterable<Tailer>,
     slices: TimeSlices,
@@ -190,6 +190,11 @@ export class Search {
     }
     for (const entry of entries) {
       if (slices.due) await slices.pause()
+      // It may be there. Even a copy of it does not show that it is gone.
+      if (!entry.gone && unexamined.has(entry.path)) {
+        this.hidden.addUnopened(entry)
+        there.add(entry)
+      }
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
       if (!one || !files.isSaved(one.stat, one.path)) continue
       isThere(entry)

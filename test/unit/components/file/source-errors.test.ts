@@ -1258,3 +1258,43 @@ t.test('a compressed copy cannot be read for a while when it is compared: no lin
   t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
   await run.stop()
 })
+
+t.test(
+  'a renamed file cannot be read for longer than rotate_wait: its rest is read, and does not count as lost',
+  async t => {
+    const dir = testFolder(t, { 'app.log': asText(one) })
+    const path = join(dir, 'app.log')
+    const time = new TestTime()
+    const run = await start({ include: [path], rotate_wait: '30s' }, undefined, time)
+    await settled(run, 10)
+    const { ino } = statSync(path)
+    const { end } = fail(t, 'EIO', READS, fd => orNone(() => fstat(fd).ino) === ino)
+    appendFileSync(path, asText(two))
+    renameSync(path, `${path}.1`)
+    await run.scanned(2)
+    time.ms += 60_000
+    await run.scanned(3)
+    end()
+    await settled(run, 20)
+    t.same(run.out.texts(), [...one, ...two])
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    await run.stop()
+  },
+)
+
+t.test('a file that cannot be examined is copied in two parts, and truncated: no line is torn or lost', async t => {
+  const { dir, path, checkpoints } = await readBefore(t, numbered(0, 100))
+  const bytes = Buffer.from(asText(numbered(0, 150)))
+  writeFileSync(path, bytes)
+  const { end } = fail(t, 'EIO', ['statSync'], file => file === path)
+  writeFileSync(`${path}.1`, bytes.subarray(0, 3000))
+  const run = await start({ include: [join(dir, '*')] }, checkpoints, ahead())
+  await run.scanned(3)
+  appendFileSync(`${path}.1`, bytes.subarray(3000))
+  writeFileSync(path, 'after\n')
+  await run.scanned(3)
+  end()
+  await settled(run, 51)
+  t.same(run.out.texts(), [...numbered(100, 150), 'after'])
+  await run.stop()
+})
