@@ -10,6 +10,7 @@ import type { LineFormat } from './codecs/field-lines.js'
 import { errorText, OptionError } from './errors.js'
 import type { ChangedTexts } from './event/changed-texts.js'
 import type { EventFields, Fields } from './event/event-fields.js'
+import type { FieldPath } from './event/field-path.js'
 import type { Reach } from './options/reach.js'
 
 /**
@@ -77,8 +78,10 @@ export interface CodecDefinition {
   readonly mediaTypes?: readonly string[]
   /** Why, with these options, the codec has no `encode` and cannot encode. */
   readonly cannotEncode?: string
-  /** Whether `write` may omit values. For each omitted value, `write` calls `onLeftOut`. */
-  readonly leavesOut?: true
+  /** The codec of the same name that an `encoding` creates instead. It has options of its own, and only encodes. */
+  readonly encoder?: CodecDefinition
+  /** How values that `write` cannot write as chosen are counted and logged. For each one, `write` calls `onLeftOut`. */
+  readonly leavesOut?: { readonly metric: string; readonly help: string; readonly code: string; readonly log: string }
   create(options: never): Codec
 }
 
@@ -114,7 +117,7 @@ export abstract class Codec {
   /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined
   /**
-   * Called when `write` omits a value because the output format cannot hold it. `field`: the name of the event field.
+   * Called when `write` cannot write a value as chosen (see `leavesOut`). `field`: the name of the event field.
    */
   onLeftOut: ((field: string) => void) | undefined
 
@@ -128,6 +131,11 @@ export abstract class Codec {
   /** The fields that a decoded line can have; undefined: any. */
   get eventFields(): EventFields | undefined {
     return { names: [] }
+  }
+
+  /** The only field that `write` reads; undefined: it reads all fields. */
+  get writtenField(): FieldPath | undefined {
+    return undefined
   }
 
   /** Whether a piece of an over-long line may be decoded. */

@@ -159,7 +159,8 @@ function isBlank(reader: FieldReader): boolean {
   return reader.plain ? reader.start === reader.end : reader.text() === ''
 }
 
-function appendValue(reader: FieldReader, sink: GrowingBytes): void {
+/** Appends the text of a value that is not missing. */
+export function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
   else if (reader.kind === NULL_VALUE) sink.addText('null')
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())

@@ -492,3 +492,30 @@ ${files.join('\n')}
     t.ok(written.indexOf('first') < 200 && written.lastIndexOf('last') > written.length - 200, name)
   }
 })
+
+t.test('the encoding text writes one field of each event to every destination of lines', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const cwd = testFolder(t, {
+    'sluice.yaml': `
+data_dir: state
+metrics: false
+sources: { in: { type: stdin, decode: json } }
+destinations:
+  shown: { type: stdout, inputs: [in], encoding: { codec: text, field: .log } }
+  kept: { type: file, inputs: [in], path: out.log, encoding: { codec: text, field: .log } }
+  sent: { type: http, inputs: [in], url: "${receiver.url()}", encoding: { codec: text, field: .log } }
+  whole: { type: file, inputs: [in], path: message.log, encoding: text }
+`,
+  })
+  const run = sluice(['run', '--config', 'sluice.yaml'], { cwd })
+  run.child.stdin!.end('{"log":"one\\ntwo","message":"a"}\n{"other":1}\n')
+  t.equal(await run.exit, 0, run.stderr)
+  const lines = ['one two', '{"other":1}']
+  t.same(run.stdout.split('\n').slice(0, -1), lines)
+  t.same(linesOf(join(cwd, 'out.log')), lines)
+  t.same(receiver.lines(), lines)
+  t.same(linesOf(join(cwd, 'message.log')), ['a', '{"other":1}'])
+  const missing = run.stderr.split('\n').filter(line => line.includes('SLUICE_FIELD_MISSING'))
+  t.equal(missing.length, 4, 'each destination logs that an event lacks the field')
+})

@@ -29,9 +29,14 @@ export function codecDefinition(name: unknown): CodecDefinition | undefined {
   return builtIn.find(codec => codec.name === name) ?? added.get(name as string)
 }
 
-/** Creates the codec with this name. Throws if the name is unknown or the options are invalid. */
-export function createCodec(name: string, options: unknown): Codec {
-  const definition = codecDefinition(name)
+/** Creates the codec with this name. Throws if the name is unknown or the options are invalid. `usable`: as in `choice`. */
+export function createCodec(
+  name: string,
+  options: unknown,
+  usable?: (definition: CodecDefinition) => CodecDefinition | undefined,
+): Codec {
+  const named = codecDefinition(name)
+  const definition = named && (usable?.(named) ?? named)
   if (!definition) throw new Error(`there is no codec ${name}`)
   const parsed = definition.options.safeParse(options)
   const [issue] = parsed.error?.issues ?? []

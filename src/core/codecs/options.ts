@@ -14,14 +14,15 @@ const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
  * A codec option. Its value is a name such as `json`, or has options, as in `{ codec: csv, delimiter: ';' }`. `words`
- * are further allowed values. `unfit` explains why a codec cannot be used here.
+ * are further allowed values. `usable` returns what a codec is here. `unfit` explains why it cannot be used.
  */
 function choice(
-  fits: (definition: CodecDefinition) => boolean = () => true,
+  usable: (definition: CodecDefinition) => CodecDefinition | undefined = definition => definition,
   words: readonly string[] = [],
   unfit: (name: unknown) => string | undefined = () => undefined,
 ) {
-  const variants = (definitions: readonly CodecDefinition[]) => {
+  const variants = (all: readonly CodecDefinition[]) => {
+    const definitions = all.flatMap(definition => usable(definition) ?? [])
     const [first, ...rest] = definitions.map(({ name, summary, options }) =>
       z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
     )
@@ -30,8 +31,8 @@ function choice(
       z.discriminatedUnion('codec', [first!, ...rest]),
     ] as const
   }
-  const schema = z.union(variants(inUse.filter(fits)))
-  choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all.filter(fits))))
+  const schema = z.union(variants(inUse))
+  choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all)))
   return schema
 }
 
@@ -80,10 +81,10 @@ function choose(all: readonly CodecDefinition[]): void {
 }
 
 /** Creates the chosen codec. The schema has already validated each option separately. */
-function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx): Codec {
+function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx, usable?: typeof writer): Codec {
   const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
   try {
-    return createCodec(codec, options)
+    return createCodec(codec, options, usable)
   } catch (error) {
     return refuse(context, errorText(error))
   }
@@ -116,26 +117,29 @@ export function maxLineBytesOption(unit = 'line') {
     .describe(`A longer ${unit} is delivered in pieces marked \`partial\`.`)
 }
 
-const writes = ({ contentType }: CodecDefinition) => contentType !== undefined
+/** Returns the definition for encodings; undefined: the codec only decodes. */
+export function writer(definition: CodecDefinition): CodecDefinition | undefined {
+  return definition.encoder ?? (definition.contentType === undefined ? undefined : definition)
+}
 const onlyRead = (name: unknown) => {
   if (!inUse.some(codec => codec.name === name)) return undefined
-  const others = ['raw', ...inUse.filter(writes).map(other => other.name)].join(', ')
+  const others = ['raw', ...inUse.filter(writer).map(other => other.name)].join(', ')
   return `${name} can only be used to decode lines; use one of ${others}`
 }
-const encoders = choice(writes, ['raw'], onlyRead)
+const encoders = choice(writer, ['raw'], onlyRead)
 
 export function encodingOption(preset: string) {
   return encoders
     .meta({ title: 'encoding' })
     .transform((chosen, context): Encoding => {
       if (chosen === 'raw') return 'raw'
-      const codec = made(chosen as string | { codec: string }, context)
+      const codec = made(chosen as string | { codec: string }, context, writer)
       if (context.issues.length > 0) return z.NEVER
       if (codec.framing?.isWhole) return refuse(context, 'records need a framing, which delimits them')
       return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
     })
     .prefault(preset)
     .describe(
-      'raw: the line as it was read; a modified event as JSON. json, or another codec that encodes: each event as a line in this format.',
+      'raw: the line as it was read; a modified event as JSON. json, or another codec that encodes: each event as a line in this format. text: one field of the event, `.message` by default, as in `{ codec: text, field: .log }`.',
     )
 }

@@ -1,8 +1,10 @@
 import { defineCodec } from '../codec.js'
 import { textCodec } from './text.js'
 
+const { encoder: _, ...decoder } = textCodec
+
 export const raw = defineCodec({
-  ...textCodec,
+  ...decoder,
   name: 'raw',
   summary: 'Another name of `text`: each line becomes `.message` as it is.',
   notes:

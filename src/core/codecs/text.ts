@@ -4,6 +4,7 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event-fields.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
 import { OriginTail } from '../event/origin-tail.js'
+import { fieldText } from './field-text.js'
 
 const MESSAGE = Buffer.from('{"message":"')
 const QUOTE = Buffer.from('"')
@@ -46,6 +47,7 @@ export const textCodec = defineCodec({
   expects: 'text',
   undecodedHelp: 'Always 0: every line is text.',
   joinsLines: true,
+  encoder: fieldText,
   examples: [
     {
       title: 'Any line',

@@ -182,25 +182,20 @@ async function openBuffer(
   })
 }
 
-/** Counts and logs values that codecs in these options leave out. */
+/** Counts and logs values that codecs in these options cannot write. */
 function reportLeftOut(
   options: object,
   { log, clock, metrics }: Pick<ComponentContext, 'log' | 'clock' | 'metrics'>,
 ): void {
   const limit = new LogLimit(clock)
   for (const codec of codecsIn(options)) {
-    if (!codec.definition.leavesOut) continue
-    const counter = metrics.counter(
-      'sluice_left_out_values_total',
-      'Values that were left out of records, because they do not fit their field. Each attempt to write an event counts.',
-    )
+    const { leavesOut } = codec.definition
+    if (!leavesOut) continue
+    const counter = metrics.counter(leavesOut.metric, leavesOut.help)
     codec.onLeftOut = field => {
       counter.value++
-      const limited = limit.next('left_out')
-      if (!limited) return
-      const text =
-        'left a value out of a record, because the value does not fit its field; compare the events with the definition'
-      log.warn({ code: 'SLUICE_VALUE_LEFT_OUT', codec: codec.name, field, ...limited }, text)
+      const limited = limit.next(leavesOut.code)
+      if (limited) log.warn({ code: leavesOut.code, codec: codec.name, field, ...limited }, leavesOut.log)
     }
   }
 }

@@ -197,7 +197,12 @@ export const protobuf = defineCodec({
   undecodedHelp: 'Records that are not messages of the type. They are kept as text in base64.',
   joinsLines: false,
   contentType: 'application/x-protobuf',
-  leavesOut: true,
+  leavesOut: {
+    metric: 'sluice_left_out_values_total',
+    help: 'Values that were left out of records, because they do not fit their field. Each attempt to write an event counts.',
+    code: 'SLUICE_VALUE_LEFT_OUT',
+    log: 'left a value out of a record, because the value does not fit its field; compare the events with the definition',
+  },
   mediaTypes: ['application/protobuf', 'application/vnd.google.protobuf', 'application/octet-stream'],
   examples: [
     {

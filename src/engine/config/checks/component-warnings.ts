@@ -1,6 +1,6 @@
-import type { Codec } from '../../../core/codec.js'
+import { Codec } from '../../../core/codec.js'
 import type { Kind } from '../../../core/component.js'
-import type { EventFields, TimeSearch } from '../../../core/event/event-fields.js'
+import type { EventFields, TimeSearch, UsedField } from '../../../core/event/event-fields.js'
 import { type Draft, report } from '../component-config.js'
 import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
@@ -15,7 +15,8 @@ const SHOWN_SOURCES = 3
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   const known: Known = new Map()
   for (const draft of drafts.values()) {
-    const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
+    const { definition, options } = draft.config ?? {}
+    const used = [...(definition?.usesFields?.(options as never) ?? []), ...writtenFields(options ?? {})]
     if (used.length === 0) continue
     const fields = fieldsOf(upstreamOf(draft, drafts), known)
     if (!fields) continue
@@ -36,6 +37,14 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
       )
     }
   }
+}
+
+/** The fields that encodings in these options write alone. */
+function writtenFields(options: object): UsedField[] {
+  return Object.entries(options).flatMap(([option, value]) => {
+    const path = value instanceof Codec ? value.writtenField : undefined
+    return path ? [{ option, path, without: 'every event is written as JSON' }] : []
+  })
 }
 
 /** The codecs without required options whose events may have any field. */

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { CodecDefinition } from '../../../core/codec.js'
-import { codecsInUse } from '../../../core/codecs/options.js'
+import { codecsInUse, writer } from '../../../core/codecs/options.js'
 import type { AnyDefinition, Kind } from '../../../core/component.js'
 import { FUNCTIONS } from '../../../core/condition/functions.js'
 import { OPERATORS } from '../../../core/condition/operators.js'
@@ -67,7 +67,7 @@ function valuesText(): string[] {
 
 function codecsText(): string[] {
   const codecs = codecsInUse()
-  const encoders = codecs.filter(({ contentType }) => contentType !== undefined)
+  const encoders = codecs.filter(writer)
   const links = (definitions: readonly CodecDefinition[]) =>
     definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')
   return [
@@ -80,13 +80,14 @@ function codecsText(): string[] {
   ]
 }
 
-function codecText({ name, summary, notes, options, examples }: CodecDefinition): string[] {
+function codecText({ name, summary, notes, options, examples, encoder }: CodecDefinition): string[] {
   return [
     `<a id="codec-${name}"></a>`,
     `### Codec \`${name}\``,
     summary,
     ...(notes ? [notes] : []),
     Object.keys(options.shape).length > 0 ? optionTable(options) : 'It has no options.',
+    ...(encoder ? [encoder.notes!, optionTable(encoder.options)] : []),
     ...examples.flatMap(({ title, yaml, line, record, event }) => {
       const decode =
         yaml === ''

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
-import { codecOf } from '../../../../src/core/codecs/list.js'
+import { codecOf, createCodec } from '../../../../src/core/codecs/list.js'
+import { writer } from '../../../../src/core/codecs/options.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
@@ -312,4 +313,30 @@ t.test('an event is written as a message of RFC 5424', async t => {
     const read = syslog.fields(batch.chunk, batch.starts[0]!, batch.ends[0]!, 0)
     if (what !== 'none') t.equal(syslog.encode!(read), line, `${what}, read again`)
   }
+})
+
+t.test('text: one field of each event, as one line', async t => {
+  const encoding = (field: string) => createCodec('text', { field }, writer)
+  const written: [line: string, text: string][] = [
+    ['{"m":"one"}', 'one'],
+    ['{"m":""}', ''],
+    ['{"m":"a\\nb\\r\\nc\\rd"}', 'a b c d'],
+    ['{"m":{"a":[1, 2]}}', '{"a":[1,2]}'],
+    ['{"m":12345678901234567890}', '12345678901234567890'],
+    ['{"m":true}', 'true'],
+    ['{"other":1}', '{"other":1}'],
+    ['{"m":null}', '{"m":null}'],
+  ]
+  const codec = encoding('.m')
+  const missing: string[] = []
+  codec.onLeftOut = field => missing.push(field)
+  const batch = batchOf(written.map(([line]) => line))
+  t.equal(text(encodeLines(codec, [batch])), written.map(([, text]) => `${text}\n`).join(''))
+  t.same(missing, ['.m', '.m'], 'whole events')
+  t.equal(eventText(codec, batch, 2), 'a\nb\r\nc\rd', 'line ends, where events are separate')
+  batch.modify(0, { m: 'changed' })
+  t.match(text(encodeLines(codec, [batch])), /^changed\n/)
+  const lines = batchesOf('plain\r\nlines\n', originOf('text'))
+  t.equal(text(encodeLines(encoding('.message'), lines)), 'plain\nlines\n')
+  t.equal(text(encodeLines(encoding('.host'), batchesOf('a\n', originOf('text')))), `${lines[0]!.origin.host}\n`)
 })

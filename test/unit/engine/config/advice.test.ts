@@ -314,7 +314,7 @@ destinations:
 })
 
 t.test('a codec that only reads is no encoding', async t => {
-  for (const encoding of ['klog', 'text'])
+  for (const encoding of ['klog', 'cri'])
     t.match(problemsOf(config({}).replace('type: stdout', `type: stdout, encoding: ${encoding}`)), [
       {
         message: new RegExp(`^${encoding} can only be used to decode lines; use one of raw, json(, \\w+)*$`),
