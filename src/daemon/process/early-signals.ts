@@ -1,12 +1,19 @@
+import { systemClock } from '../../lib/time.js'
+
 /** Commands that run until a signal ends them. A service manager may send signals to them at any time. */
 const DAEMONS = ['run', 'serve', 'quickstart']
 const HELD = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const
 const FAILED = 1
+/** npm and `timeout` send a signal again that the terminal, or they themselves, sent to the whole process group. */
+const REPEATED_MS = 300
 
-/** Signals that arrived while there was no handler. */
-const held = new Set<NodeJS.Signals>()
+/** Signals that arrived while there was no handler, with the time. */
+const held = new Map<NodeJS.Signals, number>()
 /** Number of handlers set by `onHeldSignal`. Listeners of other code, such as a preloaded agent, are not included. */
 const handlers = new Map<NodeJS.Signals, number>()
+
+/** Whether a signal arrives so soon after the one at `since` that it is the same request. */
+export const isRepeated = (since: number) => systemClock.now() - since < REPEATED_MS
 
 /**
  * Keeps signals from ending a daemon during startup and shutdown, when nothing handles them. `onHeldSignal` delivers
@@ -17,8 +24,9 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   for (const name of HELD) {
     process.on(name, () => {
       if (handlers.get(name)) return
-      if (held.has(name) && name !== 'SIGHUP') exit(FAILED)
-      held.add(name)
+      const since = held.get(name)
+      if (since !== undefined && name !== 'SIGHUP' && !isRepeated(since)) exit(FAILED)
+      held.set(name, since ?? systemClock.now())
     })
   }
   // Without a handler, Node.js responds to SIGUSR1 by opening its debugger on a port.
