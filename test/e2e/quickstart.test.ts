@@ -12,7 +12,7 @@ import {
   runningText,
   shown,
 } from '../../src/cli/quickstart/announce.js'
-import { chooseLog, planYaml, type Receiver } from '../../src/cli/quickstart/plan.js'
+import { chooseLog, exampleYaml, planYaml, type Receiver } from '../../src/cli/quickstart/plan.js'
 import { startOwnService } from '../../src/cli/quickstart/service.js'
 import { LiveView } from '../../src/cli/quickstart/view.js'
 import { Client } from '../../src/client.js'
@@ -84,9 +84,13 @@ t.test('the configuration that runs is valid, whatever the paths are, and has no
       t.notMatch(yaml, 'the-key')
       t.notMatch(yaml, 'tests:')
     }
+    const example = parseConfig(exampleYaml({ path, isLong: true }), 'my-sluice.yaml', { env: {}, components })
+    const { include } = example.sources.find(({ id }) => id === 'log')!.options as { include: string[] }
+    t.same(compileGlobs(include), [path.split('/').slice(1)], 'the offered copy reads the log that was found')
   }
   const none = parseConfig(planYaml('/state', undefined, OWN, '/token'), 'quickstart.yaml', { env: {}, components })
   t.same(valuesOf(none.sources, 'id'), ['apps'])
+  t.notMatch(exampleYaml(undefined), '/var/log', 'and the offered copy reads no log that is not there')
 })
 
 t.test('what it says first fits 80 columns', async t => {
@@ -167,7 +171,12 @@ t.test(
         { key: 'batch', passed: 20, discarded: 1280 },
       ],
       [],
-      [{ key: null, passed: 1, discarded: 2 }],
+      [
+        { key: null, passed: 1, discarded: 2 },
+        { key: 'batch', passed: 41, discarded: 3 },
+      ],
+      [],
+      [{ key: 'web', passed: 1, discarded: 0 }],
     ]
     const reads = [5374, 5374, 5375]
     const counts = {
@@ -180,37 +189,39 @@ t.test(
     const expected = `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
 14:03:12      8         0     20       5,374  1,280 of batch
 14:03:13      0         0      0           0
-14:03:14      0         0      0           1  2 of (none)
+14:03:14      0         0     41           1  in 3 s: 2 of (none), 3 of…
 `
     t.equal(lines, expected)
     t.equal(view.next('14:03:15', true), '', 'nothing is said of nothing')
     const outcome = {
       ms: 72_000,
-      received: 6686,
+      received: 6731,
       emitted: { limit_apps: 2 },
-      delivered: { upstream: 5402 },
+      delivered: { upstream: 5444 },
       undelivered: 4,
       url: 'http://127.0.0.1:41001',
-      arrived: { lines: 5402, file: '.sluice-quickstart/received.ndjson' },
+      arrived: { lines: 5444, file: '.sluice-quickstart/received.ndjson' },
     }
     const yaml = `
 Ended after 1m 12s.
                   events      passed   discarded
-  web                  8           8           0
+  web                  9           9           0
   checkout             0           0           0
-  batch            1,300          20       1,280   over 20 per second
+  batch            1,344          61       1,283   over 20 per second
   (none)               3           1           2   over 20 per second
   a-very-lo…       5,375       5,375           0   not limited
   summaries            2           2           0   of discarded events
-  together         6,688       5,406       1,282
+  together         6,733       5,448       1,285
 
-Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not delivered.
-Received:  5,402 events, one per line in .sluice-quickstart/received.ndjson.
+Delivered: 5,444 events to the service at http://127.0.0.1:41001; 4 were not delivered.
+Received:  5,444 events, one per line in .sluice-quickstart/received.ndjson.
 `
-    t.equal(view.summary(outcome), yaml)
-    const reloaded = view.summary({ ...outcome, received: 6776, delivered: { upstream: 5463 } })
-    t.match(reloaded, '  others              90          61          29   not counted by app, in a reload\n')
-    t.match(reloaded, '  together         6,778       5,467       1,311\n')
+    t.equal(view.summary(outcome), yaml, 'what the last line does not show is in it')
+    const reloaded = view.summary({ ...outcome, received: 6821, delivered: { upstream: 5509 }, undelivered: 0 })
+    t.match(reloaded, '  others              90          61          29   in a reload\n')
+    t.match(reloaded, '  together         6,823       5,509       1,314\n')
+    const forced = view.summary({ ...outcome, received: 6741, undelivered: 14 })
+    t.match(forced, '  others              10          10           0   under way at the end\n')
   },
 )
 
@@ -270,9 +281,10 @@ interface Ended {
   readonly rows: Readonly<Record<string, readonly number[]>>
 }
 
-/** Ends it by Ctrl-C, and asserts that all numbers on the screen add up. */
+/** Ends it by Ctrl-C, which npm repeats, and asserts that all numbers on the screen add up. */
 async function ended(t: Test, running: Running): Promise<Ended> {
   running.child.kill('SIGINT')
+  running.child.kill('SIGTERM')
   t.equal(await running.exit, 0)
   t.equal(running.stderr, '')
   const { stdout } = running
@@ -362,7 +374,9 @@ t.test('to a service of its own: what it says holds, and every number is explain
   const advice = /^To continue .*\n((?: {2}.*\n)+)/m.exec(running.stdout)?.[1]?.trimEnd().split('\n') ?? []
   const [copy, run] = advice.map(line => line.trim())
   await typed(copy!, folder)
-  t.match(readFileSync(join(folder, 'my-sluice.yaml'), 'utf8'), /^# `npm start` runs/, 'without what is beside it')
+  const copied = readFileSync(join(folder, 'my-sluice.yaml'), 'utf8')
+  t.match(copied, /^# `npm start` runs/, 'without what is beside it')
+  t.match(copied, `include: [ ${join(folder, 'app.log')} ]`)
   await typed(
     run!,
     folder,

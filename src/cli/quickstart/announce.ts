@@ -70,14 +70,11 @@ export function announce(about: Announced, { folder, program }: ScreenReader): s
 
 const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`
 
-/**
- * How to continue after the service of the quickstart has ended. `sed 1d` removes the schema from the copy, because the
- * path of the schema is relative to the example.
- */
+/** How to continue after the service of the quickstart has ended, with its configuration at `example`. */
 export function continueText(example: string, { folder, program }: ScreenReader): string {
   return `
 To continue with your own logs, change a copy of the configuration, and run it:
-  sed 1d ${shown(example, folder)} > my-sluice.yaml
+  cp ${shown(example, folder)} my-sluice.yaml
   ${program} run --config my-sluice.yaml
 `
 }

@@ -8,7 +8,7 @@ import { type FoundLog, literalGlob, type Machine } from '../init/machine.js'
 /** The configuration of the quickstart is the example, plus a log of this machine and a receiver. */
 
 const HEAD = '# sluice quickstart replaces this file at each start.'
-export const EXAMPLE = join(packageFolder, 'config/examples/quickstart.yaml')
+const EXAMPLE = join(packageFolder, 'config/examples/quickstart.yaml')
 /** A log to deliver. `isLong`: only its new lines are read. */
 export type OwnLog = Pick<FoundLog, 'path' | 'isLong'>
 
@@ -39,20 +39,25 @@ export function chooseLog(asked: string | undefined, machine: Machine, folder: s
   throw new UsageError(`--log: ${path} is not a file that this user can read`, 'quickstart')
 }
 
+/** The example, with a log of this machine. Without the schema, whose path is relative to the example. */
+export function exampleYaml(log: OwnLog | undefined): string {
+  const changes = log
+    ? {
+        'sources.log.include': [literalText(literalGlob(log.path))],
+        'sources.log.read_from': log.isLong ? 'end' : 'beginning',
+      }
+    : { 'sources.log': undefined, 'destinations.upstream.inputs': ['limit_apps'] }
+  return editYaml(readFileSync(EXAMPLE, 'utf8').replace(/^.*\n/, ''), changes)
+}
+
 /** The configuration to run, with `dataDir` as its data_dir. `tokenFile`: the file with the page's token. */
 export function planYaml(dataDir: string, log: OwnLog | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
-  const example = readFileSync(EXAMPLE, 'utf8')
+  const example = exampleYaml(log)
   return editYaml(`${HEAD}${example.slice(example.indexOf('\ndata_dir:'))}`, {
     tests: undefined,
     data_dir: literalText(dataDir),
     'status_page.token_file': literalText(tokenFile),
-    ...(log
-      ? {
-          'sources.log.include': [literalText(literalGlob(log.path))],
-          'sources.log.read_from': log.isLong ? 'end' : 'beginning',
-        }
-      : { 'sources.log': undefined, 'destinations.upstream.inputs': ['limit_apps'] }),
     'destinations.upstream.type': 'http',
     'destinations.upstream.path': undefined,
     'destinations.upstream.encoding': undefined,

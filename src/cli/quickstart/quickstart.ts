@@ -10,14 +10,14 @@ import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
 import { Machine } from '../init/machine.js'
 import { announce, continueText, readerOf, runningText, type ScreenReader, shown } from './announce.js'
-import { chooseLog, EXAMPLE, type OwnLog, planYaml, type Receiver } from './plan.js'
+import { chooseLog, exampleYaml, type OwnLog, planYaml, type Receiver } from './plan.js'
 import { startOwnService } from './service.js'
 import { LiveView, type RunSummary } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
 /** Files left in the quickstart's folder by a run of this or an earlier version. */
 const LEFT =
-  /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
+  /^((sluice|example)\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** Lines are printed this many milliseconds after each full second, because the apps then do not create events. */
 const LATE_MS = 5
 /** The first line comes after this time, not at a full second. */
@@ -93,9 +93,11 @@ async function deliver(parts: Parts, io: Io): Promise<number> {
   }
   // The daemon did not start, and has logged the reason.
   if (!summary) return code
+  const example = join(folder, 'example.yaml')
+  writeFileSync(example, exampleYaml(log))
   const file = receiver.received
   const arrived = file === undefined ? undefined : { lines: await linesIn(file), file: shown(file, reader.folder) }
-  io.stdout.write(summary(arrived) + continueText(EXAMPLE, reader))
+  io.stdout.write(summary(arrived) + continueText(example, reader))
   return code
 }
 

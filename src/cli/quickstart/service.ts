@@ -102,7 +102,7 @@ async function furnish(made: InitResult, url: string, keyFile: string, received:
     config: { destinations: { received: { type: 'file', inputs: ['ingest'], path: received, encoding: 'json' } } },
   })
   await client.pipelines.publish(id)
-  // The service starts a pipeline at its first request. So an empty request is sent, without waiting for the response.
-  client.ingest(id, '').catch(() => {})
+  // The service starts a pipeline at its first request. So an empty request is sent, and the first events do not wait.
+  await client.ingest(id, '').catch(() => {})
   return id
 }

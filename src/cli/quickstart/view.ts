@@ -67,9 +67,15 @@ export class LiveView {
     const cells = apps.map(app => padded(number(by.get(app)?.passed ?? 0), app))
     if (log !== undefined) cells.push(number(read).padStart(NAME_WIDTH))
     const why = [...by].filter(([, { discarded }]) => discarded > 0)
-    const text = why.map(([app, { discarded }]) => `${number(discarded)} of ${app}`).join(', ')
+    const text = this.#seconds(by) + why.map(([app, { discarded }]) => `${number(discarded)} of ${app}`).join(', ')
     const line = `${time}  ${cells.join('  ')}  ${shortened(text, WHY_WIDTH)}`.trimEnd()
     return `${this.#lines++ % HEAD_EVERY === 0 ? this.#head() : ''}${line}\n`
+  }
+
+  /** Names the seconds of a line whose events had waited for the destination: an app passes its limit in each. */
+  #seconds(by: ReadonlyMap<string, Sum>): string {
+    const seconds = Math.ceil(Math.max(0, ...[...by.values()].map(({ passed }) => passed)) / this.#shown.limit)
+    return seconds > 1 ? `in ${seconds} s: ` : ''
   }
 
   #head(): string {
@@ -96,6 +102,8 @@ export class LiveView {
   /** The totals of all lines, and where the events are. */
   summary({ ms, received, emitted: created, delivered, undelivered, url, arrived }: RunSummary): string {
     const { limit, log } = this.#shown
+    // If a second signal ends the run, no line comes after the last events.
+    this.#advance()
     // The throttle emits summaries of discarded events.
     const emitted = created?.limit_apps ?? 0
     const sent = delivered.upstream ?? 0
@@ -107,7 +115,7 @@ export class LiveView {
     const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
     const passed = sent + undelivered
     const all = { passed, discarded: received + emitted - passed }
-    // If a reload changes the limit, the count by app ends. In the rest of that second, events are not counted by app.
+    // Events that were under way at the end, or that the throttle of before a reload decided in its last second.
     const others = {
       passed: all.passed - total('passed') - this.#read - emitted,
       discarded: all.discarded - total('discarded'),
@@ -120,7 +128,9 @@ export class LiveView {
       ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
       ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
       ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of discarded events')]),
-      ...(others.passed + others.discarded === 0 ? [] : [counted('others', others, 'not counted by app, in a reload')]),
+      ...(others.passed + others.discarded === 0
+        ? []
+        : [counted('others', others, undelivered > 0 ? 'under way at the end' : 'in a reload')]),
       counted('together', all),
       '',
       `Delivered: ${number(sent)} events to the service at ${url}${rest}.`,
