@@ -60,6 +60,8 @@ export interface LiveNumbers {
   readonly allowed: number
   readonly retries: number
   readonly oldest_ms: number
+  /** How long the oldest attempt has waited for an answer; 0 if that is not long. */
+  readonly unanswered_ms: number
   readonly buffered_bytes: number
   readonly dead_letters: number
   readonly buckets: number

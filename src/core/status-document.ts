@@ -44,6 +44,7 @@ const component = z.object({
   kind: text,
   type: text,
   inputs: texts.describe('The outputs that it reads, as in the configuration: ids, or `id.output`. Empty for sources.'),
+  blocked_inputs: texts.optional().describe('Inputs whose events wait for it, or for a component behind it.'),
   state: text.describe('In a few words; empty if the component has none.'),
   received: number,
   received_bytes: number,

@@ -64,6 +64,7 @@ export interface Running {
   readonly totals: () => Totals
   /** The problems in words, worst first, without problems of the service. */
   readonly problems: () => Promise<string[]>
+  readonly waits: Pick<WaitWatch, 'all'>
   /** Undefined if metrics are not served. */
   readonly metricsUrl: string | undefined
   readonly pageUrl: string | undefined
@@ -126,7 +127,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const metrics = new Metrics(log)
   const { stdin, stdout } = io
   const disk = new DiskReserve(config.dataDir, MOST_RESERVED)
-  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, disk }
+  const waits = new WaitWatch(log, systemClock)
+  const around = { log, clock: systemClock, random: systemRandom, metrics, waits, stdin, stdout, disk }
   const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
@@ -150,11 +152,6 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   pipeline.follow((_, config) => noteHeld(heldBefore, config, metrics.components))
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
-  const waits = new WaitWatch(log, systemClock)
-  const waitingFor = 'Always 1: a component waits for another one, which has made no progress for some seconds.'
-  metrics.series('gauge', 'sluice_component_waiting_for', waitingFor, () =>
-    waits.all.flatMap(one => one.for.map(root => ({ labels: { component_id: one.id, for: root }, value: 1 }))),
-  )
   const subject = new DaemonHealth(pipeline, log)
   metrics.daemonGauge(
     'sluice_ready',
@@ -215,6 +212,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     metrics,
     totals,
     problems,
+    waits,
     metricsUrl: servers.metricsUrl,
     pageUrl: servers.pageUrl,
   })

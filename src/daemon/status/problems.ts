@@ -5,13 +5,12 @@ import type {
   ProcessorOutage,
   ReportedProblem,
   SourceFailure,
-  Wait,
 } from '../../core/status-document.js'
-import { FULL_SHARE } from '../../engine/flow/almost-full.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../engine/flow/counters.js'
 import { areKept } from '../../engine/flow/dead-letters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
 import { clockTime, counted, lasting, short } from '../../lib/units.js'
 
 export type Named = Pick<ComponentStatus, 'id' | 'kind' | 'type'> & Partial<Pick<ComponentStatus, 'inputs'>>
@@ -24,7 +23,6 @@ export interface Observed extends Pick<Seen, 'wall' | 'about'> {
   readonly sources: readonly SourceFailure[]
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
-  readonly waits?: readonly Wait[]
 }
 
 /** The problems of a daemon, worst first, and data that may have been removed on purpose. */
@@ -33,7 +31,6 @@ export function problemsOf(seen: Observed): { problems: ReportedProblem[]; notic
   const isUnsafe = facts.some(({ gravity }) => gravity === 'unsafe')
   const all = [
     ...destinationProblems(seen, isUnsafe),
-    ...waitProblems(seen),
     ...sourceProblems(seen),
     ...processorProblems(seen),
     ...facts,
@@ -44,15 +41,13 @@ export function problemsOf(seen: Observed): { problems: ReportedProblem[]; notic
   return { problems: GRAVITIES.filter(one => one !== 'notice').flatMap(of), notices: of('notice') }
 }
 
-const NAMED_WAITS = 5
-
 const SAFE = 'No events are lost.'
 /** Types of sources that lose events at a stop, because their senders do not send these events again. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with details of the outage. */
 function destinationProblems(seen: Observed, isUnsafe: boolean): GradedProblem[] {
-  const { metrics, components, destinations, waits = [], wall } = seen
+  const { metrics, components, destinations, wall } = seen
   const isOnce = components.some(({ kind, type }) => kind === 'source' && ONCE.includes(type))
   return destinations
     .filter(({ state }) => state !== 'ready' && state !== 'stopped')
@@ -60,7 +55,7 @@ function destinationProblems(seen: Observed, isUnsafe: boolean): GradedProblem[]
       const { id, state, reason, buffer } = destination
       const counters = metrics.components.get(id)
       const isSafe = !isUnsafe && (!isOnce || buffer !== undefined)
-      const kept = waits.some(one => one.for.includes(id)) ? ', as long as their sources keep them' : ''
+      const kept = counters && blocksOthers(counters) ? ', as long as their sources keep them' : ''
       const safe = `No events are lost${isSafe ? '' : ' while the daemon runs'}${kept}.`
       const isNew = state === 'failing' && !counters?.passed.events
       const never = isNew ? 'It has delivered nothing since the daemon started.' : ''
@@ -73,35 +68,6 @@ function destinationProblems(seen: Observed, isUnsafe: boolean): GradedProblem[]
         todo: deliveryAdvice(state, counters?.discards.has('buffer_full') ?? false).replace(SAFE, safe),
       }
     })
-}
-
-/** Components that others wait for, and what lets the others continue. */
-function waitProblems({ destinations, waits = [], wall }: Observed): GradedProblem[] {
-  return [...new Set(waits.flatMap(one => one.for))].map(id => {
-    const waiting = waits.filter(one => one.for.includes(id))
-    const since = waiting.map(one => one.since).sort()[0]!
-    const ids = waiting.map(one => one.id)
-    const named = ids.length > NAMED_WAITS ? [...ids.slice(0, NAMED_WAITS), `${ids.length - NAMED_WAITS} more`] : ids
-    return {
-      gravity: 'undelivered',
-      component: id,
-      what: `${new Intl.ListFormat('en').format(named)} ${ids.length === 1 ? 'waits' : 'wait'} for ${id}`,
-      detail: `Since ${clockTime(since, wall)} (${lasting((wall - Date.parse(since)) / 1000)}).`,
-      todo: `Correct the cause${roomFor(destinations.find(one => one.id === id))}. Until then, sources do not read on: events that are removed before they are read, for example by log rotation, are lost.`,
-    }
-  })
-}
-
-/** What gives the events of a destination more room. */
-function roomFor(destination: DestinationState | undefined): string {
-  if (!destination) return ''
-  const { id, buffer, spool } = destination
-  const isFull = (one: typeof buffer) => one && one.used_bytes > FULL_SHARE * one.max_bytes
-  if (isFull(buffer))
-    return `, or raise \`buffer.max_bytes\` of ${id}, or set \`buffer.when_full: drop_newest\` to discard new events instead`
-  if (isFull(spool)) return `, or raise \`spool.max_bytes\` of ${id}`
-  if (buffer) return ''
-  return `, or give ${id} a disk buffer: \`buffer: { type: disk }\`. With \`buffer: { type: disk, when_full: drop_newest }\`, a full buffer discards new events`
 }
 
 function deliveryAdvice(state: string, drops: boolean): string {

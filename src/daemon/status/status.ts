@@ -9,9 +9,11 @@ import type {
   Wait,
   WaitState,
 } from '../../core/status-document.js'
+import { splitInput } from '../../engine/config/inputs.js'
 import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
 import { utilizationOf } from '../../engine/flow/utilization.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import { type Named, type Observed, problemsOf } from './problems.js'
@@ -101,6 +103,7 @@ export async function statusOf(
   const waits = reports.waits?.() ?? []
   const counters = components.flatMap(({ id }) => metrics.components.get(id) ?? [])
   const bottleneck = bottleneckOf(counters, blockedIn(state))
+  const isBlocked = blockedConnections(components, waits)
   const page = reports.page?.()
   const errors = new Map(
     [...state.destinations, ...state.sources, ...state.processors].map(one => [one.id, one.reason]),
@@ -116,7 +119,7 @@ export async function statusOf(
     ...state,
     ...(stopping && { stopping }),
     ...about,
-    ...problemsOf({ ...state, wall, metrics, about, components, waits }),
+    ...problemsOf({ ...state, wall, metrics, about, components }),
     ...(reports.totals && { books: booksOf(reports.totals()) }),
     ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
@@ -127,15 +130,19 @@ export async function statusOf(
       // The events may have left by now.
       return wait ? [{ id, events, ...wait }] : []
     }),
-    components: components.map(one => ({
-      ...componentStatus(
-        one,
-        metrics.components.get(one.id),
-        state.destinations.find(({ id }) => id === one.id),
-      ),
-      last_error: errors.get(one.id),
-      per_second: rates?.get(one.id),
-    })),
+    components: components.map(one => {
+      const blocked_inputs = one.inputs?.filter(input => isBlocked(input, one.id))
+      return {
+        ...componentStatus(
+          one,
+          metrics.components.get(one.id),
+          state.destinations.find(({ id }) => id === one.id),
+        ),
+        ...(blocked_inputs?.length && { blocked_inputs }),
+        last_error: errors.get(one.id),
+        per_second: rates?.get(one.id),
+      }
+    }),
     backlog: counters.flatMap(one => one.backlog),
     series: samples,
   }
@@ -152,10 +159,26 @@ function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' |
 
 function bottleneckOf(all: readonly ComponentCounters[], blocked: ReadonlySet<string>): Status['bottleneck'] {
   const [busiest] = all
+    .filter(one => !blocksOthers(one))
     .map(one => ({ id: one.id, share: utilizationOf(one) ?? 0 }))
     .filter(({ id, share }) => share >= LEAST_SHARE && !blocked.has(id))
     .sort((a, b) => b.share - a.share)
   return busiest
+}
+
+/** Whether events of an input wait for a component: for the cause of their sender's wait, or on the way to it. */
+function blockedConnections(components: readonly Named[], waits: readonly Wait[]) {
+  const inputsOf = new Map(components.map(({ id, inputs = [] }) => [id, inputs]))
+  const onWay = new Map<string, Set<string>>()
+  for (const root of new Set(waits.flatMap(wait => wait.for))) {
+    const before = new Set([root])
+    onWay.set(root, before)
+    // The set grows during this loop.
+    for (const id of before) for (const input of inputsOf.get(id) ?? []) before.add(splitInput(input)[0])
+  }
+  const causes = new Map(waits.map(wait => [wait.id, wait.for]))
+  return (input: string, id: string) =>
+    causes.get(splitInput(input)[0])?.some(root => onWay.get(root)!.has(id)) === true
 }
 
 function componentStatus(

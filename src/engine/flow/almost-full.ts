@@ -2,7 +2,7 @@ import type { ComponentMetrics } from '../../core/component.js'
 import { short } from '../../lib/units.js'
 
 /** A buffer or spool that uses this share of its maximum is almost full. */
-export const FULL_SHARE = 0.8
+const FULL_SHARE = 0.8
 
 const DROPS = { buffer: ' (or it discards events, with when_full: drop_newest)', spool: '' }
 

@@ -35,6 +35,7 @@ import { HandoverStates } from './handover-states.js'
 import { isRead, Links } from './links.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
 import { movedBy, type Watched } from './measure/progress.js'
+import { showWaits } from './measure/wait-facts.js'
 import type { Flow } from './measure/waits.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { EngineConfig, Runtime } from './runtime.js'
@@ -140,9 +141,11 @@ export class Engine {
     for (const [id, component] of this.#lasting) if (!isShared(id)) await component.stop?.(over)
   }
 
-  #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
-    const { log, clock, processorClock = clock, metrics } = this.#runtime
+  #context(config: ComponentConfig): Wide {
+    const { id, kind, type, reach, renamedFrom } = config
+    const { log, clock, processorClock = clock, metrics, waits } = this.#runtime
     const counters = metrics.component(id, kind, type)
+    if (waits) showWaits(counters, config, () => waits.all)
     this.#counters.set(id, counters)
     return {
       id,

@@ -5,6 +5,7 @@ import type { Config } from '../config/load.js'
 import type { CounterSet } from '../flow/counters.js'
 import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
+import type { WaitWatch } from './measure/waits.js'
 
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
@@ -15,6 +16,8 @@ export interface Runtime {
   readonly processorClock?: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet
+  /** Finds components that wait for others. */
+  readonly waits?: Pick<WaitWatch, 'all'>
   readonly stdin: Readable
   readonly stdout: Writable
   /** Limits the total size of all buffers and dead-letter files, in addition to the limits in their own options. */

@@ -9,7 +9,15 @@ import { countsNow } from './history.js'
 /** The latency covers the attempts in at least this many milliseconds. */
 const WINDOW_MS = 10_000
 
-const NOTHING = { in_flight: 0, allowed: null, retries: 0, oldest_ms: null, buffered_bytes: 0, dead_letters: 0 }
+const NOTHING = {
+  in_flight: 0,
+  allowed: null,
+  retries: 0,
+  oldest_ms: null,
+  unanswered_ms: 0,
+  buffered_bytes: 0,
+  dead_letters: 0,
+}
 
 /** The counts of a histogram at two times. `before` is at most 20 seconds old, and `last` is at most 10 seconds old. */
 interface Marks {

@@ -5,7 +5,7 @@ import { DeliveryError } from '../../../core/errors.js'
 import { Backoff, type Random } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { type after, type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
-import { formatDuration } from '../../../lib/units.js'
+import { formatDuration, lasting } from '../../../lib/units.js'
 import type { AdaptiveLimit, AttemptOutcome, LimitState } from './adaptive-limit.js'
 import type { LearnedSize } from './sent-size.js'
 
@@ -16,6 +16,8 @@ const LONGEST_WAIT_MS = 60_000
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** A destination that fails for longer than this is not ready. */
 const LONG_MS = 5 * 60_000
+/** An attempt that runs for longer than this is shown. */
+const LONG_ATTEMPT_S = 5
 /** Pauses requested by the receiver are logged if they exceed this. */
 const LONG_PAUSE_MS = 60_000
 
@@ -165,7 +167,13 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
+  /** The age of the oldest running attempt. */
+  get #unansweredMs(): number {
+    const [lateAt] = this.#running.values()
+    return lateAt === undefined ? 0 : this.#context.clock.now() - (lateAt - this.#context.timeout)
+  }
+
+  show(metrics: Pick<ComponentMetrics, 'fact' | 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
     metrics.gauge('sluice_delivery_holding', '1 if the destination is paused until an operator intervenes.', () =>
@@ -174,6 +182,13 @@ export class Attempts {
     const failing =
       'Time during which at least one request has been failing without interruption; 0 while delivery works.'
     metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
+    metrics.fact({
+      name: 'sluice_delivery_unanswered_seconds',
+      help: 'How long the oldest running attempt has waited for its answer; 0 without attempts.',
+      read: () => seconds(this.#unansweredMs),
+      shown: (unanswered = 0) => unanswered >= LONG_ATTEMPT_S && `no answer for ${lasting(unanswered)}`,
+      live: unanswered => ({ unanswered_ms: unanswered >= LONG_ATTEMPT_S ? Math.round(unanswered * 1000) : 0 }),
+    })
     const paused = 'Time until the end of a pause requested by the receiver (Retry-After); at most an hour.'
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
   }

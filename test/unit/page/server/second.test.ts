@@ -31,7 +31,15 @@ t.test('the numbers of a second', async t => {
     books: { ...totals, in_flight: 3 },
     components: { in: [12, 12, 0, 0, null], up: [12, 7, 2, 12, 250] },
     destinations: {
-      up: { in_flight: 2, allowed: 4, retries: 6, oldest_ms: 1500, buffered_bytes: 0, dead_letters: 3 },
+      up: {
+        in_flight: 2,
+        allowed: 4,
+        retries: 6,
+        oldest_ms: 1500,
+        unanswered_ms: 0,
+        buffered_bytes: 0,
+        dead_letters: 3,
+      },
     },
   })
   for (let i = 0; i < 98; i++) attempts.observe(0.05)
