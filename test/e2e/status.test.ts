@@ -389,7 +389,7 @@ destinations:
   t.match(stdout, /No events are lost, as long as their\s+sources keep them\./)
   const metrics = await textOf(await ask(join(folder, 'state/sluice.sock'), '/metrics'))
   const series = metrics.split('\n').filter(line => line.startsWith('sluice_component_waiting_for{'))
-  t.same(series, [
+  t.same(series.sort(), [
     'sluice_component_waiting_for{component_id="app",for="bad"} 1',
     'sluice_component_waiting_for{component_id="good",for="bad"} 1',
   ])
@@ -405,4 +405,42 @@ destinations:
   await until('nobody waits', async () => (await document()).waiting_for.length === 0)
   await daemon.until(() => daemon.stderr.split('no longer waiting').length === 3)
   t.equal(daemon.stderr.split('waiting for components').length, 3, 'once for each')
+})
+
+t.test('a receiver does not answer: every view says who waits for whom', async t => {
+  const silent = createServer().listen(0, HOST)
+  await once(silent, 'listening')
+  t.teardown(() => silent.close())
+  const lines = Array.from({ length: 60_000 }, (_, n) => `{"n":${n},"text":"${'a'.repeat(80)}"}\n`).join('')
+  const { run } = await started(
+    t,
+    `
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors:
+  lim: { type: throttle, inputs: [app], limit: 1000000, window: 1h }
+  rest: { type: filter, inputs: [lim], condition: 'if (.n greater 0)' }
+destinations:
+  up: { type: http, inputs: [lim], url: 'http://${HOST}:${(silent.address() as AddressInfo).port}' }
+  copy: { type: file, inputs: [rest], path: ./copy.log }
+`,
+    { 'app.log': lines },
+  )
+  const status = await until('all wait', async () => {
+    const { stdout } = await run('status')
+    return /^up .*no answer for/m.test(stdout) && /^copy.*waits for up/m.test(stdout) && stdout
+  })
+  t.match(
+    status,
+    /^! app, lim, rest, and copy wait for up\n {2}Since \S+ \(\d+s\)\. up has waited for an answer for \d+s\./m,
+  )
+  t.notMatch(status, /bottleneck/)
+  for (const text of [status, (await run('top', '--count', '1', '--interval', '100ms')).stdout]) {
+    t.match(text, /^up .* ready, blocks 4 components, no answer for \d+s$/m)
+    t.match(text, /^app.* waits for up, /m)
+  }
+  const drawn = async (format: string) => (await run('graph', '--live', '--format', format)).stdout
+  t.match(await drawn('text'), /^app \(file\) {2}0\/s out; waits for up, .*\n└─ lim \(throttle\) .*; waits for up, /)
+  const red = [...(await drawn('dot')).matchAll(/^ {2}(".+") \[.*color=red/gm)].map(([, what]) => what)
+  t.same(red, ['"up"', '"app" -> "lim"', '"lim" -> "up"'], 'not what only gets nothing')
+  t.match(await drawn('mermaid'), /\n {2}style up stroke:#d00.*\n {2}linkStyle 0,2 stroke:#d00/)
 })

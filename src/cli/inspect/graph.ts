@@ -27,6 +27,8 @@ interface Arrow {
   readonly output: string | undefined
   /** Events per second; undefined without a daemon. */
   readonly flow: string | undefined
+  /** Whether events wait at the arrow. */
+  readonly isBlocked: boolean
 }
 interface Topology {
   readonly boxes: readonly Box[]
@@ -69,7 +71,8 @@ function topologyOf(config: Config, live: FlowNumbers | undefined): Topology {
   const arrows = all.flatMap(({ id, inputs }) =>
     inputs.map(input => {
       const [from, output] = splitInput(input)
-      return { from: boxOf(from), to: boxOf(id), output, flow: live?.flow(from, output) }
+      const isBlocked = live?.component(id)?.blocked.includes(input) ?? false
+      return { from: boxOf(from), to: boxOf(id), output, flow: live?.flow(from, output), isBlocked }
     }),
   )
   return { boxes, arrows }
@@ -122,32 +125,49 @@ function mermaid({ boxes, arrows }: Topology): string {
     const arrow = output === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
     lines.push(`  ${mermaidId(from)} ${arrow} ${mermaidId(to)}`)
   }
-  for (const box of boxes) if (box.held) lines.push(`  style ${mermaidId(box)} stroke:#d00,stroke-width:3px`)
+  for (const box of boxes) if (box.held) lines.push(`  style ${mermaidId(box)} ${MERMAID_RED}`)
+  const blocked = [...arrows.keys()].filter(i => arrows[i]!.isBlocked)
+  if (blocked.length > 0) lines.push(`  linkStyle ${blocked.join()} ${MERMAID_RED}`)
   return `flowchart LR\n${lines.join('\n')}\n`
 }
+
+const MERMAID_RED = 'stroke:#d00,stroke-width:3px'
 
 function quotedIf(wanted: unknown, text: string): string {
   return wanted ? `"${text}"` : text
 }
 
+const DOT_RED = 'color=red, penwidth=2'
 const DOT_SHAPES: Readonly<Record<string, string>> = { source: 'oval', processor: 'box', destination: 'cylinder' }
 
 function dot({ boxes, arrows }: Topology): string {
   const lines = boxes.map(({ id, type, kind, live, held }) => {
     const label = [id, type, ...live].join('\\n')
-    return `  "${id}" [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
+    return `  "${id}" [label="${label}", shape=${DOT_SHAPES[kind]}${held ? `, ${DOT_RED}` : ''}]`
   })
-  for (const { from, to, output, flow } of arrows) {
+  for (const { from, to, output, flow, isBlocked } of arrows) {
     const label = [output, flow].filter(Boolean).join(' ')
-    const marks = [label && `label="${label}"`, output && 'style=dashed'].filter(Boolean).join(', ')
+    const marks = [label && `label="${label}"`, output && 'style=dashed', isBlocked && DOT_RED]
+      .filter(Boolean)
+      .join(', ')
     lines.push(`  "${from.id}" -> "${to.id}"${marks && ` [${marks}]`}`)
   }
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
 }
 
+interface ComponentNow {
+  readonly numbers: string
+  readonly state: string
+  readonly held: boolean
+  readonly blocked: readonly string[]
+}
+
 export interface FlowNumbers {
-  /** The component's current rates, its state, and whether it is blocked. Undefined if the daemon does not run it. */
-  component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
+  /**
+   * The component's current rates and its state. `held`: whether it is not ready, or makes no progress while others wait
+   * for it. `blocked`: the inputs at which events wait. Undefined if the daemon does not run it.
+   */
+  component(id: string): ComponentNow | undefined
   /** Events per second that leave the component by the output. */
   flow(id: string, output: string | undefined): string
 }
@@ -172,13 +192,14 @@ export function liveBetween(before: DaemonView, now: DaemonView): FlowNumbers {
         rate(id, one => one.sent),
         rate(id, one => one.discarded),
       ]
-      const { in_flight: inFlight, state } = component
+      const { in_flight: inFlight, state, blocked_inputs: blocked = [] } = component
       const parts = [component.kind === 'source' ? '' : `${short(received)}/s in`, `${short(sent)}/s out`]
       if (discarded > 0) parts.push(`${short(discarded)}/s discarded`)
       if (inFlight > 0) parts.push(`${short(inFlight)} in flight`)
       const destination = now.destinations.find(one => one.id === id)
-      const held = destination !== undefined && destination.state !== 'ready' && destination.state !== 'stopped'
-      return { numbers: parts.filter(Boolean).join(', '), state, held }
+      const isCause = now.waiting_for.some(wait => wait.for.includes(id))
+      const held = isCause || (destination !== undefined && !['ready', 'stopped'].includes(destination.state))
+      return { numbers: parts.filter(Boolean).join(', '), state, held, blocked }
     },
     flow(id, output) {
       const isDropped = output === DISCARDED || output === REJECTED

@@ -44,6 +44,7 @@ function view(at: number, n: number): DaemonView {
     sources: [],
     processors: [],
     waiting: [],
+    waiting_for: [{ id: 'in', for: [LONG], since: '2026-01-01T00:00:00.000Z' }],
     backlog: [],
     problems: [
       {
@@ -55,7 +56,14 @@ function view(at: number, n: number): DaemonView {
     bottleneck: { id: 'out', share: 0.967 },
     components: [
       { id: 'in', kind: 'source', type: 'file', state: '1 file, 123MB unread', ...numbers(1000 * n, 1000 * n, 0) },
-      { id: LONG, kind: 'processor', type: 'throttle', state: '3 keys', ...numbers(1000 * n, 100 * n, 900 * n) },
+      {
+        id: LONG,
+        kind: 'processor',
+        type: 'throttle',
+        state: '3 keys',
+        blocked_inputs: ['in'],
+        ...numbers(1000 * n, 100 * n, 900 * n),
+      },
       { id: 'out', kind: 'destination', type: 'http', state: 'holding, 100 buffered', ...numbers(100 * n, 0, 0) },
     ],
   } as unknown as DaemonView
@@ -142,7 +150,13 @@ t.test(
 
 t.test('what flows between two moments', async t => {
   const live = liveBetween(view(0, 1), view(2, 3))
-  t.same(live.component(LONG), { numbers: '1.00k/s in, 100/s out, 900/s discarded', state: '3 keys', held: false })
+  t.same(live.component(LONG), {
+    numbers: '1.00k/s in, 100/s out, 900/s discarded',
+    state: '3 keys',
+    held: true,
+    blocked: ['in'],
+  })
+  t.match(live.component('in'), { held: false, blocked: [] })
   t.match(live.component('out'), { numbers: '100/s in, 0/s out, 300 in flight', held: true })
   t.equal(live.component('gone'), undefined)
   t.same([live.flow(LONG, undefined), live.flow(LONG, 'discarded')], ['100/s', '900/s'])
