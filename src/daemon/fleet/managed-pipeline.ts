@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { ConfigError, errorText, formatProblem } from '../../core/errors.js'
-import type { DestinationState, ManagedStatus } from '../../core/status-document.js'
+import type { DestinationState, ManagedStatus, Wait } from '../../core/status-document.js'
 import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
 import type { ManagedConfig } from '../../engine/config/published/managed-config.js'
@@ -81,6 +81,7 @@ export class ManagedPipeline {
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   #problems: () => Promise<readonly string[]> = async () => []
+  #waits: () => readonly Wait[] = () => []
   /** Why the first revision cannot start yet. */
   #held: string | undefined
   readonly #leaving = new AbortController()
@@ -248,10 +249,12 @@ export class ManagedPipeline {
     pipeline: Replaceable,
     totals: () => Record<string, number>,
     problems: () => Promise<readonly string[]> = async () => [],
+    waits: () => readonly Wait[] = () => [],
   ): () => Promise<void> {
     this.#pipeline = pipeline
     this.#totals = totals
     this.#problems = problems
+    this.#waits = waits
     this.#held = undefined
     const { signal } = this.#leaving
     this.#polling = this.#poll(pipeline, signal)
@@ -391,7 +394,8 @@ export class ManagedPipeline {
     const health = waiting ? (waiting.state as 'holding' | 'starting') : 'ready'
     // People who may read the pipeline may not read its events.
     const held = waiting?.ownReason && `${waiting.id}: ${waiting.ownReason}`
-    return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
+    const waits = this.#waits().map(wait => `${wait.id} waits for ${wait.for.join(', ')}`)
+    return { revision, health, error: cut([this.#refusal, held, ...waits].filter(Boolean).join('; ')) }
   }
 }
 

@@ -122,8 +122,13 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       ...(configPath !== undefined && { configPath: resolve(configPath) }),
       managed: { report, held: (reason: string) => managed.held(reason) },
       wentBack: (...about: Parameters<WentBack>) => managed.wentBack(...about),
-      follow: ({ pipeline, totals, problems }: Running) => {
-        const leave = managed.follow(pipeline, () => reported(totals()), problems)
+      follow: ({ pipeline, totals, problems, waits }: Running) => {
+        const leave = managed.follow(
+          pipeline,
+          () => reported(totals()),
+          problems,
+          () => waits.all,
+        )
         return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])
       },
     }

@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { managedLine } from '../../../../src/cli/inspect/screen-parts.js'
 import { components } from '../../../../src/components/list.js'
-import type { DestinationState } from '../../../../src/core/status-document.js'
+import type { DestinationState, Wait } from '../../../../src/core/status-document.js'
 import { StateUnreadable } from '../../../../src/core/unreadable.js'
 import type { DaemonDocument } from '../../../../src/daemon/client/documents.js'
 import { reportInput } from '../../../../src/daemon/client/inputs.js'
@@ -381,10 +381,12 @@ t.test('revisions that follow, and reports of them', async t => {
   it.published = revisionOf(1)
   await first()
   const problems: string[] = []
+  const waits: Wait[] = []
   const leave = managed.follow(
     pipeline,
     () => ({ received: 5 }),
     async () => problems,
+    () => waits,
   )
   await until(() => it.reports.length > 0)
   t.match(it.reports[0], { daemon_id: 'd', revision: 1, health: 'ready', error: null, totals: { received: 5 } })
@@ -392,6 +394,11 @@ t.test('revisions that follow, and reports of them', async t => {
   await until(() => it.kept?.revision === 2)
   t.same(ran(), [2])
   await reported(report => report.revision === 2)
+
+  waits.push({ id: 'in', for: ['out'], since: '2026-01-01T00:00:00.000Z' })
+  t.match(await reported(report => report.error !== null), { health: 'ready', error: 'in waits for out' })
+  waits.pop()
+  await reported(report => report.error === null)
 
   it.unbuildable.add(3)
   it.published = revisionOf(3)
