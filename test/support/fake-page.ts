@@ -179,6 +179,7 @@ export class FakePage {
               allowed: 8,
               retries: 0,
               oldest_ms: delivers < 1 ? 125_000 : 80,
+              unanswered_ms: 0,
               buffered_bytes: 0,
               dead_letters: delivers < 1 ? 12 : 0,
             },
@@ -204,6 +205,7 @@ export class FakePage {
       sources: [],
       processors: [],
       waiting: [],
+      waiting_for: [],
       components: components.map(({ id, kind, type, inputs = [] }) => {
         const { received, sent, discarded, inFlight } = this.#countedOf(id)
         return { id, kind, type, inputs, state: '', received, sent, discarded, in_flight: inFlight }

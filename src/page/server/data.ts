@@ -156,7 +156,7 @@ export class PageData {
   #signsNow(): string {
     const { reports, config } = this.#from
     const states = reports.destinations().map(({ id, state }) => [id, state])
-    const waiting = [...(reports.failures?.() ?? []), ...(reports.outages?.() ?? [])].map(({ id }) => id)
+    const waiting = [reports.failures?.(), reports.outages?.(), reports.waits?.()].map(all => all?.map(({ id }) => id))
     return JSON.stringify([states, waiting, reports.isStopping?.(), reports.reloadingSince?.(), config().digest])
   }
 
@@ -192,7 +192,8 @@ export class PageData {
 
 /** The parts of a status that are news if they change. Numbers in texts are left out. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
-  const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
+  const { components, destinations, sources, processors, waiting, waiting_for, bottleneck } = status
+  const { reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]
   return JSON.stringify([
     [ready, stopping, config, reloading_since, bottleneck?.id],
@@ -200,6 +201,7 @@ function newsOf({ ready, stopping, config, problems, notices, managed, ...status
     components.map(({ id, kind, type, inputs }) => [id, kind, type, inputs]),
     destinations.map(({ id, state }) => [id, state]),
     [sources, processors, waiting].map(all => all.map(({ id }) => id)),
+    waiting_for,
     JSON.stringify(texts).replace(/[\d.]+/g, '0'),
   ])
 }

@@ -6,6 +6,8 @@ import { connectedNodes, type Edge, layersOf } from './layers.js'
 export interface FlowEdge extends Edge {
   /** Events per second. */
   readonly flow: number
+  /** Whether events wait there. */
+  readonly isBlocked: boolean
 }
 
 interface Props {
@@ -179,7 +181,7 @@ function shapesOf(
     }
     go(to.left, ends.get(i)!)
     const classes = [
-      edge.flow > 0 ? '' : 'still',
+      edge.isBlocked ? 'blocked' : edge.flow > 0 ? '' : 'still',
       edge.output ? 'side' : '',
       isLit(edge.from) && isLit(edge.to) ? '' : 'unlit',
     ]

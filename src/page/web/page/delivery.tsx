@@ -39,11 +39,14 @@ function rowsOf(): Row[] {
 }
 
 function State({ of }: { of: Row }) {
-  const { state, reason, last_outage } = of
+  const { state, reason, last_outage, numbers } = of
   if (state === 'ready' || state === 'stopped')
     return (
       <>
-        {state}
+        {state}{' '}
+        {numbers.unanswered_ms !== undefined && numbers.unanswered_ms > 0 && (
+          <StateMark level="warning">no answer for {ms(numbers.unanswered_ms)}</StateMark>
+        )}
         {last_outage && (
           <span class="dim">
             {' '}

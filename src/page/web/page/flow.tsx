@@ -36,7 +36,7 @@ const edges = computed(() => {
   const components = status.value?.components ?? []
   const byId = new Map(components.map(one => [one.id, one]))
   const ids = new Set(byId.keys())
-  return components.flatMap(({ id, inputs = [] }) =>
+  return components.flatMap(({ id, inputs = [], blocked_inputs: blocked = [] }) =>
     inputs.flatMap((input): Edge[] => {
       const [from, output] = inputParts(input, ids)
       const sender = byId.get(from)
@@ -51,7 +51,7 @@ const edges = computed(() => {
             : (aside[output] ?? 0) / sender.sent
           : 0
       const flow = inputs.length === 1 ? (rates.value.get(id)?.received ?? 0) : sent * share
-      return [{ from, to: id, flow, ...(output !== undefined && { output }) }]
+      return [{ from, to: id, flow, isBlocked: blocked.includes(input), ...(output !== undefined && { output }) }]
     }),
   )
 })

@@ -1,7 +1,7 @@
 import { computed } from '@preact/signals'
 import type { NoteLevel } from '../kit/parts.js'
 import { clock, countedWhole, durationText, percentText } from '../kit/words.js'
-import { now, status } from './live.js'
+import { now, second, status } from './live.js'
 import type { PageStatus, ShownDestination } from './types.js'
 
 export interface Health {
@@ -54,8 +54,22 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
   }
   for (const { component: id, what } of seen.problems) {
     if (id === undefined || named.has(id)) continue
-    yield [id, { level: 'warning', words: what.slice(id.length).replace(/^:? /, ''), isProblem: true }]
+    yield [
+      id,
+      {
+        level: 'warning',
+        words: what.startsWith(id) ? what.slice(id.length).replace(/^:? /, '') : what,
+        isProblem: true,
+      },
+    ]
   }
+  for (const { id, state } of seen.destinations) {
+    const silentMs = second.value?.destinations[id]?.unanswered_ms ?? 0
+    if (GOOD.has(state) && silentMs > 0)
+      yield [id, { level: 'warning', words: `no answer for ${durationText(silentMs)}`, brief: 'no answer' }]
+  }
+  for (const { id, for: causes, since } of seen.waiting_for)
+    yield [id, { level: 'note', words: `waits for ${causes.join(', ')} since ${clock(since, at)}` }]
   for (const { id, events, buckets } of seen.waiting) {
     const [first] = buckets
     const whose =
