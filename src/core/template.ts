@@ -166,6 +166,16 @@ export function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
 }
 
+/** Makes `field` return the same reader for the same path. */
+export function sharedReaders(field: (path: FieldPath) => FieldReader): (path: FieldPath) => FieldReader {
+  const readers = new Map<string, FieldReader>()
+  return path => {
+    const reader = readers.get(path.text) ?? field(path)
+    readers.set(path.text, reader)
+    return reader
+  }
+}
+
 /** Separates values. UTF-8 text never contains this byte. */
 const SEPARATOR = Buffer.from([0xff])
 

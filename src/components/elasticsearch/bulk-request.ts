@@ -1,12 +1,14 @@
 import { type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
+import { dated, isDated } from '../../core/dated.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { appendEventId } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
-import { TemplateMembers } from '../../core/template.js'
+import { sharedReaders, TemplateMembers } from '../../core/template.js'
+import { BoundedMap } from '../../lib/bounded-map.js'
 import { CLOSE_OBJECT, COMMA, LF, QUOTE } from '../../lib/formats/ascii.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
@@ -17,15 +19,21 @@ const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
 /** Typical number of bytes added to a document: the line before the document, and its time. */
 const LINE_ROOM = 128
+/** Maximum number of minutes whose indices are cached. */
+const MOST_MINUTES = 64
 
 /** The body of a bulk request. Each event has a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
 export class BulkRequest {
   /** The beginning of the line before a document. */
   readonly #action: string
-  /** Index and pipeline. An event without a pipeline uses the pipeline of its index. */
+  /** Index and pipeline at a time. An event without a pipeline uses the pipeline of its index. */
+  readonly #valuesAt: (time: string) => TemplateMembers
   readonly #values: TemplateMembers
+  /** If the index has a date: the values by minutes since the epoch. */
+  readonly #dated: BoundedMap<number, TemplateMembers> | undefined
   readonly #time: EventTime
-  readonly #ownTime: FieldReader
+  readonly #ownField: FieldReader
+  readonly #ownTime: EventTime
   readonly #spare = new SpareBytes()
   /**
    * The line before the last document, up to the id, and the values in that line. They are cached, because most
@@ -34,16 +42,28 @@ export class BulkRequest {
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined
 
-  constructor({ action, index, pipeline, timestamp }: ElasticsearchOptions, { field }: ComponentContext) {
+  constructor({ action, index, pipeline, timestamp }: ElasticsearchOptions, context: ComponentContext) {
+    const field = sharedReaders(context.field)
     this.#action = `{"${action}":{`
-    this.#values = new TemplateMembers({ _index: index, ...(pipeline && { pipeline }) }, field)
+    this.#valuesAt = time => new TemplateMembers({ _index: dated(index, time), ...(pipeline && { pipeline }) }, field)
+    this.#values = this.#valuesAt('')
+    if (isDated(index)) this.#dated = new BoundedMap(MOST_MINUTES)
     this.#time = new EventTime(field(timestamp))
-    this.#ownTime = field(parseFieldPath('.@timestamp'))
+    this.#ownField = field(parseFieldPath('.@timestamp'))
+    this.#ownTime = new EventTime(this.#ownField)
   }
 
   /** Index and pipeline of the event. */
   targetOf(batch: EventBatch, i: number): string {
-    return this.#values.of(batch, i)
+    return this.#dated ? this.#datedOf(this.#dated, batch, i).of(batch, i) : this.#values.of(batch, i)
+  }
+
+  #datedOf(known: BoundedMap<number, TemplateMembers>, batch: EventBatch, i: number): TemplateMembers {
+    const time = this.#ownField.load(batch, i) === MISSING ? this.#time : this.#ownTime
+    const minute = Math.floor(time.secondsOf(batch, i) / 60)
+    let values = known.get(minute)
+    if (!values) known.set(minute, (values = this.#valuesAt(new Date(minute * 60_000).toISOString())))
+    return values
   }
 
   encode(request: readonly EventBatch[]): Encoded {
@@ -54,7 +74,7 @@ export class BulkRequest {
   }
 
   #add(batch: EventBatch, i: number, body: GrowingBytes): void {
-    const values = this.#values.of(batch, i)
+    const values = this.targetOf(batch, i)
     if (values !== this.#valuesOfHead) {
       this.#valuesOfHead = values
       this.#head = Buffer.from(`${this.#action}${values},"_id":"`)
@@ -63,7 +83,7 @@ export class BulkRequest {
     appendEventId(batch, i, body)
     body.add(AFTER_ID, 0, AFTER_ID.length)
     const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
-    if (this.#ownTime.load(batch, i) === MISSING) {
+    if (this.#ownField.load(batch, i) === MISSING) {
       const open = skipSpace(bytes, start, end)
       const next = skipSpace(bytes, open + 1, end)
       body.add(TIME, 0, TIME.length)

@@ -1,3 +1,4 @@
+import { dated, isDated } from '../../core/dated.js'
 import { fieldsIn } from '../../core/event/event-fields.js'
 import { isConstant } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
@@ -40,8 +41,10 @@ export const elasticsearch = defineHttpDestination({
   ],
   usesIds: () => true,
   checks: async () => ({
-    warnings({ index: { parts } }) {
-      const hasCapitals = parts.some(part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part))
+    warnings({ index }) {
+      const hasCapitals = dated(index, '').parts.some(
+        part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part),
+      )
       const message =
         'the name of an index must be lower case: every event is rejected, unless this is the name of an alias'
       return hasCapitals ? [{ path: ['index'], message }] : []
@@ -50,7 +53,7 @@ export const elasticsearch = defineHttpDestination({
   usesFields: ({ index, pipeline, timestamp }) => fieldsIn({ index, pipeline, timestamp }),
   format(options, context) {
     const bulk = new BulkRequest(options, context)
-    const isNamedByEvents = !isConstant(options.index)
+    const isNamedByEvents = !isConstant(options.index) || isDated(options.index)
     const { metrics, log } = context
     const help = 'Events that the failure store of a data stream accepted instead of the data stream.'
     const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)

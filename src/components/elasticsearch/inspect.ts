@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isDated } from '../../core/dated.js'
 import { isConstant } from '../../core/template.js'
 import { withoutSlash } from '../../net/http/client/options.js'
 import type { Inspection } from '../../net/http/client/request-format.js'
@@ -21,7 +22,7 @@ export async function inspect(
   if (!data) return {}
   const { number, distribution } = data.version
   const server = `${distribution === 'opensearch' ? 'OpenSearch' : 'Elasticsearch'} ${number}`
-  if (!isConstant(index)) return { server }
+  if (!isConstant(index) || isDated(index)) return { server }
   const name = index.parts.join('')
   const found = resolved.safeParse(await get(`${base}/_resolve/index/${encodeURIComponent(name)}`)).data
   if (!found) return { server }

@@ -21,7 +21,7 @@ export const elasticsearchOptions = z
         error: 'must not contain spaces or \\ / * ? " < > | , # : and must not begin with - _ or +',
       })
       .describe(
-        'Index or data stream to write to. It may contain fields, as in `logs-${.app}`. Each distinct value creates an index, so use few values.',
+        'Index or data stream to write to. It may contain fields, as in `logs-${.app}`, and the event time in UTC, as in `logs-%Y.%m.%d`: `%Y`, `%m`, `%d`, `%F` (the date), `%H`, `%M`. Each distinct name creates an index, so use few values.',
       ),
     mode: z
       .enum(['index', 'data_stream'])

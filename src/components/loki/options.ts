@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { encodingOption } from '../../core/codecs/options.js'
-import { fieldPath, refuseAt } from '../../core/options/options.js'
+import { fieldPath } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { isNeverEmpty, template } from '../../core/template.js'
+import { template } from '../../core/template.js'
 import { baseUrl, checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
 export const PUSH_PATH = '/loki/api/v1/push'
@@ -28,7 +28,7 @@ export const lokiOptions = z
       .record(name(), template())
       .refine(labels => Object.keys(labels).length > 0, { error: 'must have a label' })
       .describe(
-        'Labels of the stream. Values may contain fields, as in `${.app:-none}`; labels with an empty value are omitted. At least one label must always have a value.',
+        'Labels of the stream. Values may contain fields, as in `${.app:-none}`; labels with an empty value are omitted. An event for which all labels are empty gets `service_name="unknown_service"`, the label that Loki itself adds.',
       ),
     max_streams: z
       .int()
@@ -62,8 +62,6 @@ export const lokiOptions = z
   })
   .superRefine((options, context) => {
     checkHeaders(options, context, options.tenant ? { [TENANT]: 'tenant' } : {})
-    if (!Object.values(options.labels).some(isNeverEmpty))
-      refuseAt(context, ['labels'], 'must have a label that is never empty: a text, or a field as in ${.app:-none}')
   })
 
 export type LokiOptions = z.output<typeof lokiOptions>

@@ -3,8 +3,7 @@ import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
-import type { FieldReader } from '../../core/event/field-reader.js'
-import { isConstant, TemplateMembers } from '../../core/template.js'
+import { isConstant, sharedReaders, TemplateMembers } from '../../core/template.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './options.js'
@@ -16,6 +15,8 @@ const FORGET_EVERY_MS = 10_000
 /** Maximum bytes of all label values that a stream keeps in memory. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
+/** The label of events without labels. Loki gives it to streams that do not name their service. */
+const UNKNOWN = '"service_name":"unknown_service"'
 /** Typical bytes of an entry, without its line and metadata. */
 const ENTRY_ROOM = 32
 /** Closes a stream, and also closes the body. */
@@ -24,6 +25,7 @@ const END = Buffer.from(']}')
 interface Stream {
   /** The labels as JSON. */
   readonly labels: string
+  readonly hasNoLabels?: boolean
   usedAt: number
 }
 
@@ -49,12 +51,7 @@ export class PushRequest {
   constructor(options: LokiOptions, context: ComponentContext) {
     this.#options = options
     this.#context = context
-    const readers = new Map<string, FieldReader>()
-    const field: ComponentContext['field'] = path => {
-      const reader = readers.get(path.text) ?? context.field(path)
-      readers.set(path.text, reader)
-      return reader
-    }
+    const field = sharedReaders(context.field)
     this.#labels = new TemplateMembers(options.labels, field)
     this.#metadata = new TemplateMembers(options.structured_metadata, field)
     this.#time = new EventTime(field(options.timestamp))
@@ -74,6 +71,7 @@ export class PushRequest {
         const stream = this.#streamOf(batch, i)
         stream.usedAt = now
         if (stream === this.#other) this.#countOther()
+        if (stream.hasNoLabels) this.#countUnknown()
         let values = streams.get(stream.labels)
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
         this.#add(batch, i, values)
@@ -129,7 +127,8 @@ export class PushRequest {
     const now = this.#context.clock.now()
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
     if (this.#streams.size >= this.#options.max_streams) return this.#other
-    const stream = { labels: `{${this.#labels.of(batch, i)}}`, usedAt: now }
+    const labels = this.#labels.of(batch, i)
+    const stream = { labels: `{${labels || UNKNOWN}}`, hasNoLabels: labels === '', usedAt: now }
     this.#streams.set(key, stream)
     return stream
   }
@@ -143,5 +142,13 @@ export class PushRequest {
   #countOther(): void {
     const help = 'Events beyond max_streams; the labels of their streams are "other".'
     this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value++
+  }
+
+  #countUnknown(): void {
+    const help = 'Events for which all labels are empty; they have the label service_name="unknown_service".'
+    const text =
+      'sent an event as service_name="unknown_service", because all of its labels are empty; add a label with a default, as in ${.app:-none}'
+    const counter = this.#context.metrics.counter('sluice_loki_unlabeled_events_total', help)
+    if (counter.value++ === 0) this.#context.log.warn({ code: 'SLUICE_LOKI_UNLABELED' }, text)
   }
 }

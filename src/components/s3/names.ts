@@ -1,4 +1,5 @@
 import type { ComponentContext } from '../../core/component.js'
+import { isDated, withTime } from '../../core/dated.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
@@ -7,16 +8,6 @@ import type { Template } from '../../core/template.js'
 import type { ObjectNames } from '../../engine/flow/spool/spooled-destination.js'
 import { isDotSegment } from '../../net/urls.js'
 
-/** Positions of the parts of a time such as `2026-01-31T23:59:59Z`. */
-const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
-  Y: [0, 4],
-  m: [5, 7],
-  d: [8, 10],
-  H: [11, 13],
-  M: [14, 16],
-}
-/** Does not match in encoded values of fields, because there, two upper-case hexadecimal digits follow each `%`. */
-const TIME = /%([YmdHM])/g
 /** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900
 /**
@@ -29,14 +20,14 @@ const REST = 64
 
 export function objectKeyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
-  if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
+  if (/%(?![YmdFHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %F, %H or %M'
   if (/\p{Cc}/u.test(text)) return 'must not have control characters'
   return prefixProblem(text)
 }
 
 function prefixProblem(text: string): string | undefined {
   if (text.startsWith('/')) return 'must not begin with "/"'
-  const timed = text.replaceAll('%Y', '2026')
+  const timed = withTime(text, '2026-01-31T23:59:59Z')
   const steps = timed.split('/')
   if (steps.some(isDotSegment)) return 'must not have a step that is "." or ".."'
   if (Buffer.byteLength(timed) > LONGEST) return `is longer than ${LONGEST} bytes`
@@ -57,7 +48,7 @@ export class KeyPrefixes implements ObjectNames {
     const text = { option: 'key', template: key, encode: encodeURIComponent, problem: prefixProblem }
     this.#texts = new RequestTexts([text], field)
     this.#time = new EventTime(field(timestamp))
-    this.#hasTime = key.parts.some(part => typeof part === 'string' && part.search(TIME) >= 0)
+    this.#hasTime = isDated(key)
   }
 
   prefixOf(batch: EventBatch, i: number): string {
@@ -75,5 +66,3 @@ export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())
 }
-
-const withTime = (text: string, time: string) => text.replace(TIME, (_, part: string) => time.slice(...PARTS[part]!))

@@ -21,7 +21,7 @@ export const s3Options = z.strictObject({
     })
     .prefault('%Y/%m/%d/')
     .describe(
-      'Prefix of object names. It may contain fields, as in `${.app:-none}` (URL-encoded), and the event time in UTC: `%Y`, `%m`, `%d`, `%H`, `%M`. Sluice appends the opening time of the object, a random part and the extension.',
+      'Prefix of object names. It may contain fields, as in `${.app:-none}` (URL-encoded), and the event time in UTC: `%Y`, `%m`, `%d`, `%F` (the date), `%H`, `%M`. Sluice appends the opening time of the object, a random part and the extension.',
     ),
   region: text(/^[a-z0-9-]+$/, 'must be the name of a region, such as eu-central-1')
     .optional()

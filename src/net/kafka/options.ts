@@ -5,15 +5,25 @@ import { clientTlsOptions, dialOptions } from '../dial-options.js'
 import { auth, checkAuth, USES } from '../key.js'
 import { isLoopback } from '../urls.js'
 
-/** Parses `kafka-1:9092` to a URL. */
-const broker = once(() => {
-  const schema = z.string().transform((text, context): string => {
-    const [, host, port = '9092'] = /^(\[[\da-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?$/.exec(text) ?? []
-    const url = `kafka://${host}:${port}`
-    if (host === undefined || !URL.canParse(url))
-      return refuse(context, 'must be HOST:PORT, as in kafka-1.example.com:9092', true)
-    return url
-  })
+const MOST_BROKERS = 100
+
+/** Parses a list such as `[kafka-1:9092]`, or the same as a text with commas, to URLs. */
+const brokers = once(() => {
+  const schema = z
+    .union([z.string(), z.array(z.string())], { error: 'must be a list, as in [kafka-1:9092, kafka-2:9092]' })
+    .transform((input, context): readonly string[] => {
+      const texts = typeof input === 'string' ? input.split(',') : input
+      if (texts.length === 0 || texts.length > MOST_BROKERS) refuse(context, `must have 1 to ${MOST_BROKERS} brokers`)
+      return texts.map((text, i) => {
+        const [, host, port = '9092'] = /^(\[[\da-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?$/.exec(text.trim()) ?? []
+        const url = `kafka://${host}:${port}`
+        if (host !== undefined && URL.canParse(url)) return url
+        const message = 'must be HOST:PORT, as in kafka-1.example.com:9092'
+        const path = typeof input === 'string' ? [] : [i]
+        context.addIssue({ code: 'custom', message, path, params: { constant: true, show: true } })
+        return ''
+      })
+    })
   return reaches('urls', schema)
 })
 
@@ -50,7 +60,9 @@ const sasl = z
   .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))
 
 export const clusterOptions = {
-  brokers: z.array(broker()).min(1).max(100).describe('Bootstrap brokers, as HOST:PORT. One that answers is enough.'),
+  brokers: brokers().describe(
+    'Bootstrap brokers: a list of HOST:PORT, or a text with commas between them. One that answers is enough.',
+  ),
   auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),
   connect_timeout: dialOptions.connect_timeout,
   proxy: dialOptions.proxy.describe(

@@ -40,12 +40,16 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
-/** A receiver's base URL, without the path (`path`) at which it accepts events. */
+/** A receiver's base URL. As written, it may end with the path (`path`) at which the receiver accepts events. */
 export const baseUrl = (path: string) =>
-  httpUrl().superRefine((url, context) => {
-    if (url.includes('?')) refuse(context, 'must not have a part after "?"')
-    if (withoutSlash(url).endsWith(path)) refuse(context, `must not end with ${path}, which is added to it`)
-  })
+  httpUrl()
+    .superRefine((url, context) => {
+      if (url.includes('?')) refuse(context, 'must not have a part after "?"')
+    })
+    .transform(url => {
+      const base = withoutSlash(url)
+      return new URL(base).pathname.endsWith(path) ? base.slice(0, -path.length) : url
+    })
 
 export const withoutSlash = (url: string) => url.replace(/\/+$/, '')
 

@@ -81,6 +81,34 @@ t.test('the body of a request', async t => {
   t.equal(new Set(pairs.map(([{ create }]) => create!._id)).size, lines.length)
 })
 
+t.test('an index for each day, by the time of the event', async t => {
+  const to = await taker(t)
+  const { destination } = await started(t, { url: to.url(''), index: 'logs-${.app}-%Y.%m.%d' }, elasticsearch)
+  const yesterday = new Date(Date.now() - 86_400_000).toISOString()
+  const lines = [
+    `{"app":"a","timestamp":"${yesterday}"}`,
+    '{"app":"b","timestamp":"2026-01-31T23:59:59Z"}',
+    '{"app":"%Y","timestamp":"2026-01-31T23:59:59-01:00"}',
+    '{"app":"c","timestamp":"2026-01-31T00:00:00Z","@timestamp":1767323045}',
+    '{"app":"d"}',
+  ]
+  const batch = sent(lines)
+  await destination.write([batch], never)
+  const dayOf = (time: string | number) => new Date(time).toISOString().slice(0, 10).replaceAll('-', '.')
+  t.same(
+    pairsOf(bulks(to)[0]!).map(([{ create }]) => create!._index),
+    [
+      `logs-a-${dayOf(yesterday)}`,
+      'logs-b-2026.01.31',
+      'logs-%Y-2026.02.01',
+      'logs-c-2026.01.02',
+      `logs-d-${dayOf(batch.receivedAt)}`,
+    ],
+  )
+  const paths = to.requests.map(({ path }) => path)
+  t.notMatch(paths.join(), '_resolve', 'an index with a date is not looked up')
+})
+
 t.test('lines that are no objects, and the action index', async t => {
   const to = await taker(t)
   const { destination } = await started(t, { url: to.url(''), index: 'logs', action: 'index' }, elasticsearch)
@@ -330,7 +358,7 @@ t.test('options that cannot work are refused', async t => {
   t.equal(problem({}), undefined)
   t.equal(problem({ mode: 'data_stream' }), undefined)
   t.match(problem({ index: '${.app}' }), /never be empty/)
-  t.match(problem({ url: 'http://127.0.0.1:9200/_bulk' }), /is added/)
+  t.equal(elasticsearch.options.parse({ url: 'http://[::1]:9200/a/_bulk/', index: 'a' }).url, 'http://[::1]:9200/a')
   for (const index of ['a b', 'logs/${.app}', 'a,b', '*', '_all', '-${.app}'])
     t.match(problem({ index }), /must not contain/, index)
   for (const index of ['<logs-{now/d}-${.app}>', 'logs-${.app}-x', '${.app:-none}', '.hidden'])
@@ -343,7 +371,8 @@ t.test('options that cannot work are refused', async t => {
     const options = elasticsearch.options.parse({ url: 'http://10.0.0.1:9200', index, auth: { key: 'a' } })
     return (await checks.warnings!(options, [])).map(({ message }) => message)
   }
-  t.match(await warnings('logs-%Y-${.app}'), [/without encryption/, /must be lower case/])
+  t.match(await warnings('Logs-%Y-${.app}'), [/without encryption/, /must be lower case/])
+  t.match(await warnings('logs-%Y.%m.%d-%F-%H-%M'), [/without encryption/])
   t.match(await warnings('<logs-{now/M{yyyy.MM}}>'), [/without encryption/])
 })
 

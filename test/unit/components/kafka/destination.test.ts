@@ -701,7 +701,10 @@ t.test('options that cannot work are refused', async t => {
     kafka.options.safeParse({ brokers: ['127.0.0.1:9092'], topic: 'a', ...more }).error?.issues[0]?.message
   t.equal(problem({}), undefined)
   t.equal(problem({ brokers: ['[::1]:9092', 'kafka'] }), undefined)
-  t.match(problem({ brokers: ['http://kafka:9092'] }), /HOST:PORT/)
+  const { brokers } = kafka.options.parse({ brokers: 'a:9092, b', topic: 'a' })
+  t.same(brokers, ['kafka://a:9092', 'kafka://b:9092'], 'as other programs write them')
+  for (const wrong of [['http://kafka:9092'], 'a:9092,http://b']) t.match(problem({ brokers: wrong }), /HOST:PORT/)
+  t.match(problem({ brokers: [] }), /1 to 100/)
   t.match(problem({ acks: 1 }), /idempotence: false/)
   t.match(problem({ acks: 0 }), /all or 1/)
   t.match(problem({ auth: { type: 'plain', password_file: 'a' } }), /needs username/)

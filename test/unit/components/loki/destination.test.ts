@@ -149,6 +149,28 @@ t.test('streams beyond the bound share one, and are counted', async t => {
   t.equal(counters.counter('sluice_loki_other_stream_events_total', '').value, 2)
 })
 
+t.test('an event without labels gets the label that Loki itself gives, counted and logged once', async t => {
+  const to = await taker(t)
+  for (const compression of ['gzip', 'snappy']) {
+    // The URL of the examples of Promtail and the Collector.
+    const options = { url: to.url('/loki/api/v1/push'), compression, labels: { app: '${.app}' } }
+    const { destination, counters, logs } = await started(t, options, loki)
+    const batch = sent(['{"app":"a"}', '{"n":1}', '{"app":""}'])
+    const unlabeled = '{"service_name":"unknown_service"}'
+    t.same(
+      [0, 1, 2].map(i => destination.partitionOf?.(batch, i)),
+      [`{"app":"a"}\n`, `${unlabeled}\n`, `${unlabeled}\n`],
+    )
+    await destination.write([batch], never, `${unlabeled}\n`)
+    const { path, body } = to.requests.at(-1)!
+    t.equal(path, '/loki/api/v1/push')
+    if (compression === 'gzip') t.match(body, `{"stream":${unlabeled}`)
+    else t.match(body, '{service_name="unknown_')
+    t.equal(counters.counter('sluice_loki_unlabeled_events_total', '').value, 2)
+    t.equal(logs.filter(({ code }) => code === 'SLUICE_LOKI_UNLABELED').length, 1)
+  }
+})
+
 t.test('an event whose labels are too long to be kept is a dead letter', async t => {
   const { put, reasons, stored, end } = await fakeLoki(t, () => undefined)
   const lines = ['a', 'x'.repeat(20_000), 'b'].map((app, n) => event(app, n))
@@ -403,8 +425,6 @@ t.test('options that cannot work are refused', async t => {
     loki.options.safeParse({ url: 'http://127.0.0.1:3100', labels: { job: 'a' }, ...more }).error?.issues[0]?.message
   t.equal(problem({}), undefined)
   t.match(problem({ labels: {} }), /must have a label/)
-  t.match(problem({ labels: { app: '${.app}' } }), /never empty/)
   t.match(problem({ labels: { 'a-b': 'x' } }), /Invalid key/)
-  t.match(problem({ url: 'http://127.0.0.1:3100/loki/api/v1/push' }), /is added/)
   t.match(problem({ tenant: 'a', headers: { 'X-Scope-OrgID': 'b' } }), /set by tenant/)
 })

@@ -432,6 +432,7 @@ t.test('options', async t => {
   const problem = (own: object) => s3.options.safeParse({ bucket: 'logs', ...own }).error?.issues[0]?.message
   t.equal(problem({}), undefined)
   t.match(problem({ key: '%Y/%j/' }), /does not begin %Y/)
+  t.equal(problem({ key: 'date=%F/' }), undefined)
   t.match(problem({ key: '/logs/' }), /must not begin with/)
   t.match(problem({ key: 'a/../b' }), /step/)
   t.match(problem({ key: 'a\n/' }), /control characters/)
