@@ -11,6 +11,7 @@ import { HOST, listening, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
+import { fileText } from '../support/file-text.js'
 import { testFolder } from '../support/folder.js'
 import { longTest } from '../support/long-test.js'
 import { needs } from '../support/needs.js'
@@ -401,6 +402,68 @@ t.test('events of a key that is revoked while they arrive are not taken', async 
   t.equal(response.statusCode, 401)
   t.match(await text(response), /"code":"token_revoked"/)
   await stop(t, running)
+})
+
+t.test('without its feature a pipeline is not used: daemons wait, and continue once it is enabled', async t => {
+  const folder = testFolder(t, { in: { 'a.log': '' } })
+  const path = (name: string) => join(folder, name)
+  const { running, url, config } = await serve(t, folder, `  ingest: { allow_files: ['${path('out.ndjson')}'] }\n`)
+  const { manager, service_account: sender } = await init(t, config)
+  writeFileSync(path('key'), sender.key, { mode: 0o600 })
+  const ask = (method: string, path: string, json?: unknown) => send(url, method, path, { key: manager.key, json })
+  const env = { SLUICE_URL: url, SLUICE_ACCESS_KEY: manager.key }
+  const api = async (...args: string[]) => JSON.parse((await command(['api', ...args], { env })).stdout)
+  t.match(await api('enable', 'throttle'), { features: { throttle: true }, stopped_pipelines: [] })
+  const lim = { type: 'throttle', inputs: ['ingest'], limit: 9, window: '1 Hours' }
+  const make = async (title: string, out: object, processors: object) => {
+    const json = { title, config: { processors, destinations: { out } } }
+    const { id } = (await ask('POST', '/v3/pipeline', json)).body.data
+    t.equal((await ask('POST', `/v3/pipeline/${id}/publish`)).status, 200)
+    return id
+  }
+  const files = { type: 'file', inputs: ['lim'], path: path('out.ndjson') }
+  const hosted = await make('hosted', files, { lim })
+  const managed = await make('managed', { type: 'blackhole', inputs: ['lim'] }, { lim })
+  const plain = await make('plain', { type: 'blackhole', inputs: ['ingest'] }, {})
+  const upstream = `{ type: http, inputs: [app], url: '${url}/v3/ingest/${hosted}', auth: { key_file: key } }`
+  const sources = `sources: { app: { type: file, include: [in/a.log], decode: json } }\n`
+  writeFileSync(
+    path('sends.yaml'),
+    `data_dir: sends\nmetrics: false\n${sources}destinations: { upstream: ${upstream} }\n`,
+  )
+  writeFileSync(path('local.yaml'), `data_dir: local\nmetrics: false\n${sources}`)
+  const sending = sluice(['run', '--config', 'sends.yaml'], { cwd: folder })
+  t.teardown(() => sending.child.kill('SIGKILL'))
+  const arrived = (n: number) => parsedLines(fileText(path('out.ndjson'))).some(event => event.n === n)
+  const write = (n: number) => writeFileSync(path('in/a.log'), `{"n":${n}}\n`, { flag: 'a' })
+  write(1)
+  await sending.until(() => arrived(1))
+
+  const using = [hosted, managed].map(id => ({ id, title: id === hosted ? 'hosted' : 'managed' }))
+  t.match(await api('disable', 'throttle'), { features: { throttle: false }, stopped_pipelines: using })
+  t.match(await api('GET', '/v3/account/feature/throttle'), {
+    meta: { type: 'feature' },
+    data: { name: 'throttle', enabled: false, pipelines: using },
+  })
+  const post = (id: string) => send(url, 'POST', `/v3/ingest/${id}`, { key: sender.key, json: [{ n: 0 }] })
+  const refused = { status: 403, body: { code: 'feature_not_enabled', message: /run: sluice api enable throttle/ } }
+  t.match(await post(hosted), refused)
+  t.match(await ask('GET', `/v3/pipeline/${managed}/published`), refused)
+  t.equal((await post(plain)).status, 202)
+  write(2)
+  const held = await sending.until(() => /"error":"(403 .*?)","msg":"the destination is paused/.exec(sending.stderr))
+  t.match(held![1], /feature_not_enabled/)
+  t.notMatch(held![1], /access key/, 'another key would not help')
+  const args = ['--pipeline', `${url}/v3/pipeline/${managed}`, '--key-file', 'key', '--config', 'local.yaml']
+  const waiting = sluice(['run', ...args], { cwd: folder })
+  t.teardown(() => waiting.child.kill('SIGKILL'))
+  await waiting.until(() => /enable throttle.*the service did not send the pipeline; trying again/.test(waiting.stderr))
+
+  t.match(await api('enable', 'throttle'), { features: { throttle: true }, stopped_pipelines: [] })
+  await sending.until(() => arrived(2))
+  await waiting.until(() => waiting.stderr.includes('starting with a published revision'))
+  t.notOk(arrived(0))
+  for (const one of [sending, waiting, running]) await stop(t, one)
 })
 
 longTest('a pipeline uses secrets of its account by name', async t => {

@@ -8,6 +8,8 @@ import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
 const PLAIN = 'text/plain; charset=utf-8'
 const LF = 0x0a
+/** The service refuses every key until a manager of the account enables a feature. */
+const NOT_ENABLED = /^\{"code":"feature_not_enabled"/
 
 const { url, headers, auth, ...rest } = clientOptions
 const options = z
@@ -76,6 +78,8 @@ export const httpDestination = defineHttpDestination({
     contentType: encoding === 'raw' ? PLAIN : (encoding.definition.contentType ?? PLAIN),
     headers: account === undefined ? {} : { 'x-delegate-account-id': account },
     encode: request => encodeAlone(encoding, request),
+    // The text of the service says what to do; another access key would not help.
+    refusal: (status, text) => (status === 403 && NOT_ENABLED.test(text) ? { advice: '' } : undefined),
     answerList: { name: 'errors', entry: value => entry.parse(value) },
     countable(request) {
       const events = request.reduce((sum, { length }) => sum + length, 0)

@@ -2,9 +2,11 @@ import type { z } from 'zod'
 import type {
   AccountDocument,
   AuditDocument,
+  ChangedFeatureDocument,
   CreatedAccountDocument,
   CreatedUserKeyDocument,
   DaemonDocument,
+  FeatureDocument,
   InvitedUserDocument,
   KeyedServiceAccountDocument,
   PipelineDocument,
@@ -173,8 +175,9 @@ class Accounts extends Calls {
   create = (input: z.input<typeof accountInput>) =>
     this.send<CreatedAccountDocument>('POST', '/v3/enterprise/account', input)
   current = () => this.get<AccountDocument>('/v3/account')
+  feature = (name: string) => this.get<FeatureDocument>(`/v3/account/feature/${part(name)}`)
   setFeature = (feature: string, enabled: boolean) =>
-    this.send<AccountDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })
+    this.send<ChangedFeatureDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })
 }
 
 export class Client {

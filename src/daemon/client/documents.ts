@@ -18,11 +18,34 @@ export const accountDocument = z
     short_id: z.string().length(9).describe('Short identifier of the account, 9 characters.'),
     title: z.string(),
     enterprise_id: id,
-    features: z.object({ throttle: z.boolean().describe('Beta: pipelines with a throttle may be published.') }),
+    features: z.object({
+      throttle: z.boolean().describe('Beta: pipelines with a throttle may be published and used.'),
+    }),
     created_at: time,
   })
   .meta({ id: 'Account' })
 export type AccountDocument = z.output<typeof accountDocument>
+
+const pipelineName = z.object({ id, title: z.string() })
+export type PipelineName = z.output<typeof pipelineName>
+
+export const featureDocument = z
+  .object({
+    name: z.string(),
+    enabled: z.boolean(),
+    pipelines: z.array(pipelineName).describe('The published pipelines that use the feature.'),
+  })
+  .meta({ id: 'Feature' })
+export type FeatureDocument = z.output<typeof featureDocument>
+
+export const changedFeatureDocument = accountDocument
+  .extend({
+    stopped_pipelines: z
+      .array(pipelineName)
+      .describe('The published pipelines that accept no events while the feature is disabled.'),
+  })
+  .meta({ id: 'ChangedFeature' })
+export type ChangedFeatureDocument = z.output<typeof changedFeatureDocument>
 
 export const userDocument = z
   .object({ id, email: z.string(), title: z.string(), role: z.enum(ROLES), account_id: id, created_at: time })

@@ -11,12 +11,13 @@ import { Backoff, type Random } from '../../lib/backoff.js'
 import { printable } from '../../lib/printable.js'
 import { type Clock, sleep } from '../../lib/time.js'
 import { Turns } from '../../lib/turns.js'
+import { ServiceError } from '../client/transport.js'
 import { type Present, Reporter } from './reporter.js'
 import type { RevisionCache } from './revision-cache.js'
 import type { PublishedRevision, Report, ServiceLink } from './service-link.js'
 
-/** Upper limit of the growing wait between requests while the service is unreachable. */
-const LONGEST_WAIT_MS = 60_000
+/** Upper limit of the growing wait between requests while the service sends no revision. With JITTER, under a minute. */
+const LONGEST_WAIT_MS = 48_000
 const FIRST_WAIT_MS = 1000
 /**
  * Intervals vary randomly by up to this share. Otherwise, daemons that started together would send requests together.
@@ -330,12 +331,11 @@ export class ManagedPipeline {
       return published
     } catch (error) {
       const text = errorText(error)
+      const what = error instanceof ServiceError ? 'the service did not send the pipeline' : 'cannot reach the service'
       if (this.#unreachable !== text)
         log.warn(
           { error: text },
-          this.revision === undefined
-            ? 'cannot reach the service; trying again'
-            : 'cannot reach the service; the current revision keeps running',
+          this.revision === undefined ? `${what}; trying again` : `${what}; the current revision keeps running`,
         )
       this.#unreachable = text
       this.#awaySince ??= clock.now()

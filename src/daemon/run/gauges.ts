@@ -136,7 +136,7 @@ export function managedMetrics(metrics: Metrics, read: () => ManagedReport): voi
       const { service, unreachable, report_problem } = read()
       const check = 'Check the network, the address of the pipeline and the access key.'
       if (seconds >= AWAY_S) {
-        const what = `the service ${service} has not answered for ${lasting(seconds)}: ${unreachable}`
+        const what = `the service ${service} has not sent the pipeline for ${lasting(seconds)}: ${unreachable}`
         return { gravity: 'service', what, todo: `${current()} ${check}` }
       }
       if (report_problem === undefined || unreachable !== undefined) return undefined

@@ -623,7 +623,7 @@ t.test('what an operator of a managed daemon reads', async t => {
   t.same(problems({}), [])
   t.same(problems({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
   t.match(problems({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [
-    { what: /has not answered for .*: ECONNREFUSED/, todo: /^Revision 4 keeps running\./ },
+    { what: /has not sent the pipeline for .*: ECONNREFUSED/, todo: /^Revision 4 keeps running\./ },
   ])
   t.match(problems({ refused: 5, refusal: 'why' }), [{ what: /revision 5 .* cannot run here: why/ }])
   t.match(problems({ report_problem: 'no room' }), [{ what: /does not accept the reports .*: no room/ }])

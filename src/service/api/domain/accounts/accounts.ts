@@ -1,11 +1,24 @@
-import type { AccountDocument, CreatedAccountDocument, PageDocument } from '../../../../daemon/client/documents.js'
+import type {
+  AccountDocument,
+  ChangedFeatureDocument,
+  CreatedAccountDocument,
+  FeatureDocument,
+  PageDocument,
+} from '../../../../daemon/client/documents.js'
 import type { AccountInput, PageQuery } from '../../../../daemon/client/inputs.js'
 import { ROLE_SCOPES } from '../../../../daemon/client/scopes.js'
 import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { notFound } from '../errors.js'
 import type { Principal } from '../keys/principal.js'
-import { requireAccount, requireEnterprise, requireFeatureManagement, requireGrant } from './access.js'
+import type { Pipelines } from '../pipelines/pipelines.js'
+import {
+  requireAccount,
+  requireEnterprise,
+  requireFeatureManagement,
+  requireGrant,
+  requirePipelineRead,
+} from './access.js'
 import { FEATURES } from './features.js'
 import type { Users } from './users.js'
 
@@ -18,10 +31,12 @@ const ROW = 'SELECT id, short_id, title, enterprise_id, features, created_at FRO
 export class Accounts {
   readonly #context: Context
   readonly #users: Users
+  readonly #pipelines: Pipelines
 
-  constructor(context: Context, users: Users) {
+  constructor(context: Context, users: Users, pipelines: Pipelines) {
     this.#context = context
     this.#users = users
+    this.#pipelines = pipelines
   }
 
   /** Lists the accounts of the enterprise. Requires an enterprise token without delegation. */
@@ -77,11 +92,20 @@ export class Accounts {
     return show(await read(this.#context.store, requireAccount(principal)))
   }
 
+  /** Returns a beta feature, and the published pipelines that use it. Throws 404 for an unknown feature. */
+  async feature(principal: Principal, name: string): Promise<FeatureDocument> {
+    const { id } = requirePipelineRead(principal)
+    requireFeature(name)
+    const { features } = await read(this.#context.store, { id })
+    const pipelines = await this.#pipelines.requiring(name, id)
+    return { name, enabled: JSON.parse(features)[name] === true, pipelines }
+  }
+
   /** Enables or disables a beta feature. Throws 404 for an unknown feature. Requires the personal key of a manager. */
-  async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
+  async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<ChangedFeatureDocument> {
     const { id } = requireFeatureManagement(principal)
-    if (!Object.hasOwn(FEATURES, feature)) throw notFound('feature')
-    return this.#context.change(principal, async (sql, audit) => {
+    requireFeature(feature)
+    const account = await this.#context.change(principal, async (sql, audit) => {
       const before = await read(sql, { id })
       const features = JSON.parse(before.features)
       if ((features[feature] === true) === enabled) return show(before)
@@ -90,7 +114,12 @@ export class Accounts {
       await audit('account.feature', { type: 'account', id }, { feature, enabled })
       return show(after)
     })
+    return { ...account, stopped_pipelines: enabled ? [] : await this.#pipelines.requiring(feature, id) }
   }
+}
+
+function requireFeature(name: string): void {
+  if (!Object.hasOwn(FEATURES, name)) throw notFound('feature')
 }
 
 async function read(sql: Sql, { id }: { readonly id: string }): Promise<Row> {

@@ -4,6 +4,7 @@ import type { Fault } from '../../../../core/errors.js'
 import type {
   PageDocument,
   PipelineDocument,
+  PipelineName,
   PublishedDocument,
   PublishedPipelineDocument,
   RevisionDocument,
@@ -12,7 +13,7 @@ import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../
 import { Cached } from '../../store/cached.js'
 import type { Sql } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requirePipelineWrite, requireScope } from '../accounts/access.js'
-import { missingFeatures, notEnabled } from '../accounts/features.js'
+import { type Enabled, featuresIn, requireFeatures } from '../accounts/features.js'
 import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
 import type { Principal } from '../keys/principal.js'
@@ -42,6 +43,7 @@ const PORTION = 20
 /** Pipelines per statement when their states are read. */
 const STATES = 500
 const LATER_SECONDS = '10'
+const THEN_PUBLISH = '; then publish again'
 /** How long the row of a removed pipeline is kept. A node that is down may still have files of the pipeline. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Maximum pipelines in each generation of the cache. */
@@ -60,6 +62,8 @@ export class Pipelines {
   readonly #rows: Cached<PipelineRow>
   readonly #pages: Cached<PageDocument<PipelineDocument>>
   readonly #revisions: Revisions
+  /** The enabled features of accounts. */
+  readonly #enabled: Cached<Enabled>
   /** Reports which options of a pipeline this service limits when it runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
     async () => []
@@ -76,6 +80,7 @@ export class Pipelines {
     this.#rows = new Cached(context.store, ['pipeline'], MOST_REMEMBERED)
     this.#pages = new Cached(context.store, ['pipeline', 'secret'], MOST_PAGES)
     this.#revisions = new Revisions(context, components)
+    this.#enabled = new Cached(context.store, ['account'], MOST_REMEMBERED)
   }
 
   get sizes() {
@@ -194,17 +199,16 @@ export class Pipelines {
     const draft = await this.#read(principal, id)
     await this.#requireMatch(store, ifMatch, draft)
     const number = input.revision ?? draft.revision
-    const { config } = await this.#revisions.read(store, id, number)
+    const { config, features } = await this.#revisions.read(store, id, number)
     // The revision is checked again. It may be invalid now if the schema has changed since the revision was saved.
-    const { processors } = await this.#check(account.id, config)
-    const types = processors.map(({ type }) => type)
-    await requireFeatures(store, account.id, types)
+    await this.#check(account.id, config)
+    requireFeatures(await enabledIn(store, account.id), features, THEN_PUBLISH)
     const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, config))
     const { row, isNew, bytes } = await context.change(principal, async (sql, audit) => {
       const before = await readRow(sql, account, id)
       await this.#requireMatch(sql, ifMatch, before)
       await this.#revisions.requireKept(sql, id, number)
-      await requireFeatures(sql, account.id, types)
+      requireFeatures(await enabledIn(sql, account.id), features, THEN_PUBLISH)
       const from = before.published_revision
       if (from === number) return { row: before, isNew: false }
       await sql.run(
@@ -235,23 +239,37 @@ export class Pipelines {
     return this.#revisions.document(await this.#read(principal, id), revision)
   }
 
-  /** Returns the published revision for daemons. Users do not see literal keys. Throws 409 not_published. */
+  /**
+   * Returns the published revision for daemons. Users do not see literal keys. Throws 409 not_published, and 403
+   * feature_not_enabled.
+   */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const row = await this.#read(principal, id)
     if (row.published_revision === null) throw notPublished(409)
-    const { config, shown } = await this.#revisions.read(this.#context.store, id, row.published_revision)
+    const { config, shown } = await this.#usable(row, row.published_revision)
     return { document: publishedOf(row, principal.type === 'personal' ? shown : config), etag: publishedTag(row) }
   }
 
-  /** For a request with `ingest:write`, returns the revision that the service runs. Throws 503 not_published. */
+  /**
+   * For a request with `ingest:write`, returns the revision that the service runs. Throws 503 not_published, and 403
+   * feature_not_enabled.
+   */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
     const row = await this.#read(principal, id)
     // Senders retry after a 503, but would drop their events after a 409.
     if (row.published_revision === null) throw notPublished(503, { 'retry-after': LATER_SECONDS })
-    const { config } = await this.#revisions.read(this.#context.store, id, row.published_revision)
+    const { config } = await this.#usable(row, row.published_revision)
     return publishedOf(row, config)
+  }
+
+  /** The account's published pipelines that require a feature. */
+  async requiring(feature: string, account: string): Promise<PipelineName[]> {
+    const found: PipelineName[] = []
+    for await (const { id, title, config } of this.allPublished(account))
+      if (featuresIn(config).includes(feature)) found.push({ id, title })
+    return found
   }
 
   /** Iterates over all published pipelines, optionally of one account, for the engine in the service. */
@@ -354,6 +372,15 @@ export class Pipelines {
     throw new ApiError(412, 'precondition_failed', message, { headers: { etag } })
   }
 
+  /** Returns a revision whose features are enabled. Throws 403 feature_not_enabled. */
+  async #usable({ id, account_id: account }: PipelineRow, revision: number): Promise<Revision> {
+    const { store } = this.#context
+    const found = await this.#revisions.read(store, id, revision)
+    if (found.features.length > 0)
+      requireFeatures((await this.#enabled.read(account, () => enabledIn(store, account)))!, found.features)
+    return found
+  }
+
   async #read(principal: Principal, id: string): Promise<PipelineRow> {
     const account = requireAccount(principal)
     requireId(id, 'pipeline')
@@ -374,11 +401,10 @@ function requireOf(account: { readonly id: string }, row: PipelineRow | undefine
   return row
 }
 
-async function requireFeatures(sql: Sql, account: string, types: readonly string[]): Promise<void> {
+async function enabledIn(sql: Sql, account: string): Promise<Enabled> {
   const row = await sql.get<{ features: string }>('SELECT features FROM account WHERE id = $1', account)
   if (!row) throw notFound('pipeline')
-  const missing = missingFeatures(JSON.parse(row.features), types)
-  if (missing.length > 0) throw notEnabled(missing)
+  return JSON.parse(row.features)
 }
 
 function show(row: PipelineRow, { shown }: Revision, missing: string[]): PipelineDocument {

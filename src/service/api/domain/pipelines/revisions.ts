@@ -4,6 +4,7 @@ import type { PageQuery } from '../../../../daemon/client/inputs.js'
 import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
 import { Recent } from '../../store/recent.js'
 import type { Sql } from '../../store/store.js'
+import { featuresIn } from '../accounts/features.js'
 import type { Context } from '../context.js'
 import { ApiError, notFound } from '../errors.js'
 import type { Principal } from '../keys/principal.js'
@@ -18,6 +19,8 @@ export interface Revision {
    * was saved.
    */
   readonly shown: Config
+  /** Beta features that the configuration requires. */
+  readonly features: readonly string[]
 }
 
 interface Row {
@@ -74,7 +77,7 @@ export class Revisions {
 
   #parse(text: string): Revision {
     const config: Config = JSON.parse(text)
-    return { config, shown: hideLiterals(config, this.#components) }
+    return { config, shown: hideLiterals(config, this.#components), features: featuresIn(config) }
   }
 
   async textOf(sql: Sql, { id, revision }: Pick<PipelineRow, 'id' | 'revision'>): Promise<string | undefined> {

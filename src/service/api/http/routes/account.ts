@@ -1,6 +1,12 @@
-import { accountDocument, createdAccountDocument, tokenDocument } from '../../../../daemon/client/documents.js'
+import {
+  accountDocument,
+  changedFeatureDocument,
+  createdAccountDocument,
+  featureDocument,
+  tokenDocument,
+} from '../../../../daemon/client/documents.js'
 import { accountInput, featureInput, pageQuery } from '../../../../daemon/client/inputs.js'
-import { requireEnterprise, requireFeatureManagement } from '../../domain/accounts/access.js'
+import { requireEnterprise, requireFeatureManagement, requirePipelineRead } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { type ApiRoute, apiRoute } from '../route.js'
 
@@ -56,16 +62,30 @@ export const accountRoutes: readonly ApiRoute[] = [
     handle: async ({ service, principal }) => ({ one: await service.accounts.current(principal) }),
   }),
   apiRoute({
+    method: 'GET',
+    path: '/v3/account/feature/{feature}',
+    operation: 'getFeature',
+    tag: 'account',
+    summary: 'Returns a beta feature, `throttle`, and the published pipelines that use it.',
+    scope: 'pipeline:read',
+    access: requirePipelineRead,
+    answers: { 200: { description: 'The feature.', one: ['feature', featureDocument] } },
+    handle: async ({ service, principal, params }) => ({
+      one: await service.accounts.feature(principal, params.feature!),
+    }),
+  }),
+  apiRoute({
     method: 'PUT',
     path: '/v3/account/feature/{feature}',
     operation: 'setFeature',
     tag: 'account',
     summary: 'Enables or disables a beta feature: `throttle`.',
-    description: 'Only a manager of the account can do this, with a personal key.',
+    description:
+      'Only a manager of the account can do this, with a personal key. While a feature is disabled, the published pipelines that use it accept no events, and daemons cannot fetch them.',
     scope: 'account:manage',
     access: requireFeatureManagement,
     body: featureInput,
-    answers: { 200: { description: 'The updated account.', one: ['account', accountDocument] } },
+    answers: { 200: { description: 'The updated account.', one: ['account', changedFeatureDocument] } },
     handle: async ({ service, principal, params, body }) => ({
       one: await service.accounts.setFeature(principal, params.feature!, body.enabled),
     }),

@@ -6,6 +6,7 @@ import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { ApiError } from '../../domain/errors.js'
 import type { Ingest } from '../ingest.js'
 import { type ApiRoute, apiRoute } from '../route.js'
+import { NOT_ENABLED } from './pipeline.js'
 
 const TAKEN = ['application/x-ndjson', 'application/json', 'text/plain'] as const
 
@@ -73,6 +74,7 @@ export function ingestRoute(ingest: Ingest | undefined): ApiRoute {
     stream: TAKEN,
     answers: { 202: { description: 'The events are safe.', raw: z.unknown() } },
     refusals: {
+      403: NOT_ENABLED,
       503: {
         unavailable: 'The events cannot be accepted now. Send them again after the time in Retry-After.',
         not_published: 'No revision has been published yet. Send the events again after the time in Retry-After.',

@@ -14,6 +14,9 @@ import { type ApiCall, type ApiRoute, apiRoute, type Handled } from '../route.js
 const ETAG = { etag: 'Identifies the version in the response, for If-Match and If-None-Match.' }
 const IF_MATCH = { 'if-match': 'The change is made only if the pipeline still has this ETag.' }
 const CHANGED = { 412: { precondition_failed: 'The pipeline has changed since you read it; read it again.' } }
+export const NOT_ENABLED = {
+  feature_not_enabled: 'The pipeline contains a throttle, and this feature is not enabled for the account.',
+}
 const FULL = {
   account_disk_full: 'The pipelines of the account and their saved revisions use all of its disk space.',
 }
@@ -120,9 +123,7 @@ export const pipelineRoutes: readonly ApiRoute[] = [
       200: { description: 'The updated pipeline.', one: ['pipeline', publishedPipelineDocument], headers: ETAG },
     },
     refusals: {
-      403: {
-        feature_not_enabled: 'The pipeline contains a throttle, and this feature is not enabled for the account.',
-      },
+      403: NOT_ENABLED,
       ...CHANGED,
     },
     handle: async call =>
@@ -140,7 +141,7 @@ export const pipelineRoutes: readonly ApiRoute[] = [
       200: { description: 'The published revision.', one: ['published_pipeline', publishedDocument], headers: ETAG },
       304: { description: 'The ETag is unchanged: the client has the current version.', headers: ETAG },
     },
-    refusals: { 409: { not_published: 'No revision has been published.' } },
+    refusals: { 403: NOT_ENABLED, 409: { not_published: 'No revision has been published.' } },
     handle: async call => unlessKnown(call, await call.service.pipelines.published(call.principal, call.params.id!)),
   }),
   apiRoute({

@@ -193,7 +193,7 @@ t.test('changes are bounded; what ends something is not', async t => {
 })
 
 t.test('a throttle is in beta', async t => {
-  const { service, first } = await openService(t)
+  const { service, first, again } = await openService(t)
   const me = await as(service, first.service_account.key)
   const manager = await as(service, first.manager.key)
   const { id } = (await service.pipelines.create(me, { title: 'x', config: throttled })).document
@@ -209,10 +209,24 @@ t.test('a throttle is in beta', async t => {
   t.same((await service.accounts.current(me)).features, { throttle: false })
   t.same((await service.accounts.setFeature(manager, 'throttle', true)).features, { throttle: true })
   t.ok(await service.pipelines.publish(me, id, {}))
-  await service.accounts.setFeature(manager, 'throttle', false)
+  const node = await again()
+  const uses = () => Promise.all([service, node].map(one => outcome(one.pipelines.forIngest(me, id))))
+  t.same(await uses(), ['done', 'done'])
+  const pipelines = [{ id, title: 'x' }]
+  const unused = (await service.pipelines.create(me, { title: 'draft', config: throttled })).document.id
+  t.same(await service.accounts.feature(me, 'throttle'), { name: 'throttle', enabled: true, pipelines })
+  t.equal(await outcome(service.accounts.feature(me, 'toString')), '404 not_found')
+  const changed = await service.accounts.setFeature(manager, 'throttle', false)
+  t.match(changed, { features: { throttle: false }, stopped_pipelines: pipelines })
+  t.same(await service.accounts.setFeature(manager, 'throttle', false), changed, 'again: the same answer')
+  t.same(await uses(), ['403 feature_not_enabled', '403 feature_not_enabled'])
+  t.equal(await outcome(service.pipelines.published(me, id)), '403 feature_not_enabled')
+  t.equal(await outcome(service.pipelines.publish(me, unused, {})), '403 feature_not_enabled')
   await service.pipelines.update(me, id, { config: { ...throttled, shutdown_timeout: '9s' } })
   t.equal(await outcome(service.pipelines.publish(me, id, {})), '403 feature_not_enabled')
-  t.equal((await service.pipelines.published(me, id)).document.revision, 1, 'what runs goes on running')
+  t.same((await service.accounts.setFeature(manager, 'throttle', true)).stopped_pipelines, [])
+  t.same(await uses(), ['done', 'done'])
+  t.equal((await service.pipelines.published(me, id)).document.revision, 1)
 })
 
 t.test('If-Match', async t => {

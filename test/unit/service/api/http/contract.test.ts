@@ -129,6 +129,7 @@ const CASES: Readonly<Record<string, Readonly<Record<number, Case>>>> = {
     400: byEnterprise({ json: { titel: 'x' } }),
   },
   getAccount: { 200: json0 },
+  getFeature: { 200: () => ({ params: { feature: 'throttle' } }) },
   setFeature: {
     200: () => ({ params: { feature: 'throttle' }, json: { enabled: false } }),
     404: () => ({ params: { feature: 'nope' }, json: { enabled: true } }),
