@@ -1,6 +1,7 @@
 import { throttle } from '../../src/components/processors/throttle.js'
 import { keyedOf } from '../../src/components/throttle/keyed-processor.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
+import type { Behind } from '../../src/core/event/behind.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { type BatchOptions, batchOf, linesOf } from './batches.js'
 import { ManualTime, settle } from './manual-time.js'
@@ -42,8 +43,9 @@ export async function throttleStage(options: object, more: ThrottleStageOptions 
     }
     return found
   }
-  const through = async (lines: (string | object)[], about: BatchOptions = {}) => {
+  const through = async (lines: (string | object)[], about: BatchOptions & { behind?: Behind } = {}) => {
     const batch = batchOf(lines, { wanted, path: '/log', ...about })
+    batch.behind = about.behind
     counters.arrived(batch.length, batch.bytes)
     stage.write(batch)
     return left()

@@ -241,15 +241,22 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.inEventTime?.timeOf(batch, i) ?? this.#now
   }
 
+  get decidedByClockAt(): number | undefined {
+    return this.inEventTime || this.credit?.accounts ? undefined : this.#now
+  }
+
   get buckets(): number {
     if (this.inEventTime) this.inEventTime.rest(this.limiter, this.#clock.now())
     else this.limiter.advance(this.#present())
     return this.limiter.keys
   }
 
-  /** Returns the current time. Also makes windows follow the wall clock. */
+  /**
+   * Returns the current time, in whole microseconds, which a record can hold exactly. Also makes windows follow the wall
+   * clock.
+   */
   #present(): number {
-    const now = this.#clock.now()
+    const now = Math.floor(this.#clock.now() * 1000) / 1000
     // If the wall clock was set back, aligned windows restart. They would otherwise last until the old time returns.
     if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
     return now

@@ -2,6 +2,8 @@ import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import type { BucketWait, ProcessorOutage, WaitState } from '../../core/status-document.js'
+import type { Level } from './limit.js'
+import type { WallTime } from './windows/wall-time.js'
 
 /** A processor that decides by key. */
 export interface KeyedProcessor extends Processor {
@@ -21,6 +23,11 @@ export interface KeyedProcessor extends Processor {
    * `rule` is null, the bucket has no rule. If undefined, uses the rule that applied to the bucket's events, if known.
    */
   bucket(key: string | null, rule?: string | null): BucketState
+  /**
+   * Returns how full the bucket with these key bytes is at the time `at` of the last decisions; undefined: the default
+   * bucket. Returns undefined if the bucket's own windows do not decide.
+   */
+  level(key: Uint8Array | undefined, at: number): Level | undefined
   /** Returns why `events` wait. The processor decided LATER for them. */
   waitsFor(events: Iterable<EventBatch>): WaitState
 }
@@ -32,14 +39,21 @@ export function keyedOf(processor: Processor | undefined): KeyedProcessor | unde
 /**
  * Receives a batch and, for each event, the number of its decision, before the events leave the processor. The function
  * must not keep the batch or the decisions. `key`: the fields of the key; if empty, all events share one bucket.
- * `buckets`: the bucket of each event, if known.
+ * `buckets`: the bucket of each event, if known. `decider`: undefined if daemons share the limit.
  */
 export type SeeDecisions = (
   batch: EventBatch,
   decisions: Uint8Array,
   key: readonly FieldReader[],
   buckets?: KnownBuckets,
+  decider?: ClockDecisions,
 ) => void
+
+export interface ClockDecisions {
+  /** The time of the last decisions, in whole microseconds. Undefined if not only windows on the clock decided. */
+  readonly decidedByClockAt: number | undefined
+  readonly wall: WallTime | undefined
+}
 
 /** `ids`: the bucket number of each event; negative: unknown. If `owner` changes, a number may mean another bucket. */
 export interface KnownBuckets {

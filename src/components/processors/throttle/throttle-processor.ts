@@ -9,6 +9,7 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { counted } from '../../../lib/units.js'
 import { EventKey } from '../../throttle/buckets/event-key.js'
+import { hashedKey } from '../../throttle/buckets/key-table.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import { BusiestKeys } from '../../throttle/counts/busiest-keys.js'
 import { MissingKey } from '../../throttle/counts/missing-key.js'
@@ -23,6 +24,7 @@ import type {
   KeyWatch,
   SeeDecisions,
 } from '../../throttle/keyed-processor.js'
+import type { Level } from '../../throttle/limit.js'
 import type { Rule } from '../../throttle/rules/rule.js'
 import { ruleTitle } from '../../throttle/rules/rules.js'
 import { bucketState } from './bucket-state.js'
@@ -261,6 +263,11 @@ export class ThrottleProcessor implements KeyedProcessor {
     return { ...bucketState(of, key, rule), ...(outage && { outage }) }
   }
 
+  level(key: Uint8Array | undefined, at: number): Level | undefined {
+    const limiter = this.#local?.limiter
+    return limiter?.level(key && hashedKey(key, limiter.seed), at, 1, 1)
+  }
+
   waitsFor(events: Iterable<EventBatch>): WaitState {
     return waitingBuckets(this.#options, this.#keyFields, events)
   }
@@ -282,7 +289,7 @@ export class ThrottleProcessor implements KeyedProcessor {
     const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
     counts[DISCARD]! -= waiting
     if (this.#observers.size > 0)
-      for (const see of this.#observers) see(batch, decisions, this.#keyFields, decided.keys)
+      for (const see of this.#observers) see(batch, decisions, this.#keyFields, decided.keys, this.#local)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!

@@ -209,8 +209,13 @@ export class KeyTable {
     to.bytes(this.#keys, this.#offsets[id]!, this.#offsets[id + 1]!)
   }
 
+  /** Valid until keys are added or removed. */
+  bytesOf(id: number): Buffer {
+    return this.#keys.subarray(this.#offsets[id]!, this.#offsets[id + 1]!)
+  }
+
   key(id: number): string {
-    return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
+    return this.bytesOf(id).toString()
   }
 }
 

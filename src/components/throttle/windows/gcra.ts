@@ -99,7 +99,8 @@ export class GcraRate {
       time.shift(this.#unitMs, this.#unitRest)
       return
     }
-    const inParts = cost * this.#unitParts
+    // The cost that `level` gives may be a fraction. Rounding makes up for its division.
+    const inParts = Math.round(cost * this.#unitParts)
     if (inParts <= Number.MAX_SAFE_INTEGER) {
       const ms = Math.floor(inParts / this.parts)
       time.shift(ms, inParts - ms * this.parts)
@@ -110,7 +111,7 @@ export class GcraRate {
   #addLarge(time: GcraTime, cost: number): void {
     let ms = this.#unitMs
     let rest = this.#unitRest
-    for (let left = cost; left > 0; left = Math.floor(left / 2)) {
+    for (let left = Math.floor(cost); left > 0; left = Math.floor(left / 2)) {
       if (left % 2 === 1) time.shift(ms, rest)
       ms *= 2
       rest *= 2

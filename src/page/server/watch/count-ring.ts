@@ -7,8 +7,11 @@ const FIRST_ROWS = 256
 /** Number of rows that are read without a pause. Reading them takes less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
-/** Receives a row. `at`: wall clock in milliseconds. */
-export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
+/**
+ * Receives a row. `at`: in milliseconds by the clock of the decisions, in whole microseconds. `row`: the number of earlier
+ * rows, including dropped rows.
+ */
+export type SeeRow = (at: number, key: number, offered: number, passed: number, row: number) => void
 
 /** Rows of counts by time and key, stored in columns, oldest first. The columns grow up to a maximum number of rows. */
 export class CountRing {
@@ -19,9 +22,9 @@ export class CountRing {
   #passed: Uint16Array
   #first = 0
   #length = 0
-  /** The times of rows are relative to this time. */
+  /** The times of rows are relative to this time. All are in microseconds. */
   #base = 0
-  /** Rows before this wall-clock time, in milliseconds, were dropped to make room. */
+  /** Rows before this time were dropped to make room. */
   droppedUntil = Number.NEGATIVE_INFINITY
   /** Increases when rows change or move, but not when rows are added or the first rows are dropped. */
   version = 0
@@ -55,11 +58,12 @@ export class CountRing {
   }
 
   add(at: number, key: number, offered: number, passed: number): void {
-    if (this.#length === 0) this.#base = at
-    if (at - this.#base > 0xffffffff) this.#rebase()
+    const time = Math.round(at * 1000)
+    if (this.#length === 0) this.#base = time
+    if (time - this.#base > 0xffffffff) this.#rebase()
     if (this.#length === this.#times.length) this.#resize(Math.min(this.#most, this.#length * 2))
     const row = this.#row(this.#length++)
-    this.#times[row] = at - this.#base
+    this.#times[row] = time - this.#base
     this.#keys[row] = key
     this.#offered[row] = offered
     this.#passed[row] = passed
@@ -92,16 +96,20 @@ export class CountRing {
     this.#first = 0
   }
 
+  #at(n: number): number {
+    return (this.#base + this.#times[this.#row(n)]!) / 1000
+  }
+
   dropFirst(rows: number): void {
     if (rows <= 0) return
     const count = Math.min(rows, this.#length)
-    this.droppedUntil = this.#base + this.#times[this.#row(count - 1)]! + 1
+    this.droppedUntil = this.#at(count - 1) + 1
     this.#drop(count)
   }
 
   dropBefore(at: number): void {
     let count = 0
-    while (count < this.#length && this.#base + this.#times[this.#row(count)]! < at) count++
+    while (count < this.#length && this.#at(count) < at) count++
     this.#drop(count)
   }
 
@@ -109,12 +117,6 @@ export class CountRing {
     this.#first = count === this.#length ? 0 : this.#row(count)
     this.#length -= count
     this.dropped += count
-  }
-
-  clear(): void {
-    this.#first = this.#length = 0
-    this.droppedUntil = Number.NEGATIVE_INFINITY
-    this.version++
   }
 
   /** Replaces each key number with its entry in `to`. */
@@ -144,12 +146,13 @@ export class CountRing {
       touched.length = 0
     }
     this.#length = 0
-    this.#base = base - (base % stepMs)
+    const step = stepMs * 1000
+    this.#base = base - (base % step)
     const shift = base - this.#base
     for (let n = 0; n < length; n++) {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
-      const start = time - (time % stepMs)
+      const start = time - (time % step)
       // `write` overwrites no unread rows, because it never writes more rows than were read.
       if (start !== at) write()
       at = start
@@ -189,7 +192,7 @@ export class CountRing {
     const [times, keys, offered, passed, base] = [this.#times, this.#keys, this.#offered, this.#passed, this.#base]
     for (let n = from; n < to; n++) {
       const row = this.#row(n)
-      see(base + times[row]!, keys[row]!, offered[row]!, passed[row]!)
+      see((base + times[row]!) / 1000, keys[row]!, offered[row]!, passed[row]!, this.dropped + n)
     }
   }
 }

@@ -2,9 +2,9 @@ import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { bucketName } from '../../../components/throttle/buckets/bucket-name.js'
 import { FIRST_NON_TEXT } from '../../../components/throttle/buckets/event-key.js'
 import { type Key, KeyTable, randomSeed } from '../../../components/throttle/buckets/key-table.js'
-import { isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
+import { DISCARD, isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
 import type { SeeDecisions } from '../../../components/throttle/keyed-processor.js'
-import { WallTime } from '../../../components/throttle/windows/wall-time.js'
+import type { Level } from '../../../components/throttle/limit.js'
 import type { EventTest } from '../../../core/condition/condition.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
@@ -16,7 +16,7 @@ export const KEPT_MS = 600_000
 /** Maximum number of keys with counts of their own. If there are more keys, the busiest keys get these counts. */
 const MOST_KEYS = 1000
 /** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
-const KEY_BYTES = 420
+const KEY_BYTES = 580
 /**
  * Places for buckets, per key. With fewer places, more buckets would share a place, and keys would have to be read more
  * often.
@@ -45,7 +45,7 @@ const MANY = 10
 const LARGE_BACKLOG = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
-/** Lengths of the steps of time, in milliseconds. */
+/** Lengths of the steps of time, in milliseconds. In place of the shortest step, each batch has its own time. */
 const STEPS = [1, 100, 200, 1000] as const
 const BUSY_STEP = 1
 
@@ -61,6 +61,8 @@ export interface KeyCountsOptions {
   /** Returns how many events the throttle had decided on before the batch that `see` gets. */
   readonly decided: () => number
   readonly clock: Clock
+  /** Returns how full a bucket is. See KeyedProcessor. */
+  readonly level?: (key: Uint8Array | undefined, at: number) => Level | undefined
   /** Counts by these fields instead of the throttle's fields. */
   readonly key?: readonly FieldReader[]
   /** Excludes the events that pass this test, instead of the events that the throttle excludes. */
@@ -69,14 +71,25 @@ export interface KeyCountsOptions {
   readonly seed?: number
 }
 
+/** A point of the record at which the state of the throttle's buckets is known. */
+export interface Start {
+  /** Number of rows before this point, including dropped rows. */
+  readonly row: number
+  readonly at: number
+  /** For each key, `since` and `used` of its bucket. Undefined: the throttle began, with empty buckets. */
+  readonly levels?: Float64Array
+}
+
 export interface Counted {
-  /** Wall clock, in milliseconds. */
+  /** By the clock of the decisions, in milliseconds. */
   readonly from: number
   readonly stepMs: number
   /** One in this many events was counted. */
   readonly oneIn: number
   /** Whether some events are counted under REST. */
   readonly hasRest: boolean
+  /** Whether the limit alone decided on all events. */
+  readonly byLimit: boolean
   readonly keys: number
   readonly mostKeys: number
 }
@@ -101,7 +114,6 @@ function since({ until, most }: Recent, at: number, number: number): Recent {
 export class RecentKeyCounts {
   readonly #options: KeyCountsOptions
   readonly #ring: CountRing
-  readonly #wall = new WallTime()
   readonly #seed: number
   #bytes: number
   #fields: readonly FieldReader[] | undefined
@@ -148,8 +160,15 @@ export class RecentKeyCounts {
   #beforeSecond: number
   #secondAt: number
   #pace = EVERY_BATCH
-  /** When counting began; wall clock in milliseconds. */
-  #from: number
+  /** When counting began. */
+  readonly #from: number
+  /** The wall clock minus the clock of the decisions, as the throttle knows it. */
+  offsetMs: number
+  /** When the throttle began with its limits. */
+  #began: Start
+  #starts: Start[] = []
+  /** When something else than the limit, such as a credit, last decided on events. */
+  #otherUntil = Number.NEGATIVE_INFINITY
   #step = 0
   /**
    * `#coarse`: when steps were last longer than 1 ms, and how long they were. `#sampled`: when events were last
@@ -167,9 +186,9 @@ export class RecentKeyCounts {
     this.#bytes = bytes
     this.#seed = options.seed ?? randomSeed()
     this.#key = new BucketKey([], this.#seed)
-    this.#wall.offsetMs = clock.wall() - clock.now()
-    this.#from = Math.floor(clock.wall())
-    this.#secondAt = clock.now()
+    this.offsetMs = clock.wall() - clock.now()
+    this.#from = this.#secondAt = clock.now()
+    this.#began = { row: 0, at: Number.NEGATIVE_INFINITY }
     this.#beforeStep = this.#beforeSecond = decided()
     this.#ring = new CountRing(this.#rows)
     this.#resize()
@@ -214,7 +233,8 @@ export class RecentKeyCounts {
       table +
       this.#weights.length * (2 * 8 + 2 * 4) +
       this.#ids.length * 6 +
-      this.#candidates.hashes.length * 12
+      this.#candidates.hashes.length * 12 +
+      this.#starts.reduce((sum, { levels }) => sum + levels!.byteLength, 0)
     )
   }
 
@@ -224,28 +244,29 @@ export class RecentKeyCounts {
   }
 
   /** Counts the decisions about a batch. Must be called for each batch, except during pauses of `pauseMs`. */
-  readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
+  readonly see: SeeDecisions = (batch, decisions, key, buckets, decider) => {
     const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
     if (fields !== this.#fields) {
       this.#fields = fields
       this.#key = new BucketKey(fields, this.#seed)
     }
-    const now = clock.now()
-    // The clock was set back. Earlier counts would be in the future.
-    if (this.#wall.follow(now, clock.wall())) this.#restart()
-    const wall = Math.floor(now + this.#wall.offsetMs)
+    const decidedAt = decider?.decidedByClockAt
+    const now = decidedAt ?? clock.now()
+    if (decidedAt === undefined) this.#otherUntil = now
+    if (decider?.wall) this.offsetMs = decider.wall.offsetMs
     const before = decided()
     const { length } = batch
     this.#pace = this.#paceAt(now, before, batch)
     const isBusy = this.#pace !== EVERY_BATCH
     const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // If the step has become longer, the rounded time may be before `#at`.
-    const at = Math.max(this.#at, wall - (wall % stepMs))
+    const at = Math.max(this.#at, stepMs > 1 ? now - (now % stepMs) : now)
     if (at !== this.#at || stepMs !== this.#stepMs) this.flush()
     this.#at = at
     this.#stepMs = stepMs
-    if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
+    const isChoice = now - this.#choiceAt >= CHOICE_MS
+    if (isChoice) this.#choose(now)
     if (!isBusy) this.#beforeStep = before - this.#looked
     this.#fineRows[0]! += Math.min(length, this.size)
     const most = isBusy ? LOOKED : length
@@ -257,6 +278,7 @@ export class RecentKeyCounts {
       this.#buckets.fill(-1)
     }
     this.#count(batch, decisions, known?.ids, from, to, known ? this.#pace.reads : length)
+    if (isChoice && !isBusy && decidedAt !== undefined) this.#noteLevels(now)
   }
 
   /** `before`: number of events decided before the batch. */
@@ -309,6 +331,7 @@ export class RecentKeyCounts {
         }
       }
       if (this.#offered[id]!++ === 0) this.#counted.push(id)
+      if (decision > DISCARD) this.#otherUntil = this.#at
       if (isLost(decision)) this.#lost[id]!++
     }
     this.#looked += i - from - waiting
@@ -342,11 +365,11 @@ export class RecentKeyCounts {
   }
 
   /** Chooses the keys that get their own counts. Returns to short steps if the rows for short steps fit again. */
-  #choose(wall: number): void {
+  #choose(now: number): void {
     this.flush()
-    this.#choiceAt = wall
+    this.#choiceAt = now
     this.#wanted.clear()
-    if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
+    if (this.#table.size >= this.#mostKeys) this.#replaceLightest(now)
     this.#candidates.counts.fill(0)
     // Busy keys at the same place keep each other from becoming candidates. So a new spread moves the keys to other
     // places.
@@ -358,14 +381,14 @@ export class RecentKeyCounts {
     this.#fineRows.length = Math.min(this.#fineRows.length, KEPT_MS / CHOICE_MS)
   }
 
-  #replaceLightest(wall: number): void {
+  #replaceLightest(now: number): void {
     const { hashes, counts } = this.#candidates
     const candidates = Array.from(counts.keys()).filter(place => counts[place]! > 0)
     candidates.sort((a, b) => counts[b]! - counts[a]!)
     const dropped = new Set<number>()
     for (const id of this.#byWeight()) {
       const next = candidates[dropped.size]
-      const isUnused = this.#lastAt[id]! < wall - KEPT_MS
+      const isUnused = this.#lastAt[id]! < now - KEPT_MS
       if (!isUnused && !(next !== undefined && counts[next]! > this.#weights[id]!)) break
       dropped.add(id)
       if (next !== undefined) this.#wanted.add(hashes[next]!)
@@ -396,6 +419,7 @@ export class RecentKeyCounts {
       return true
     })
     this.#ring.rename(to)
+    this.#starts = []
     this.#buckets.fill(-1)
     this.#restUntil = this.#at
   }
@@ -433,34 +457,57 @@ export class RecentKeyCounts {
     this.#ring.dropBefore(this.#at - KEPT_MS)
     while (this.#ring.isFull && this.#step < STEPS.length - 1) {
       this.#ring.merge(STEPS[++this.#step]!, this.#weights.length)
+      this.#starts = []
+      this.#began = { ...this.#began, row: Math.min(this.#began.row, this.#ring.dropped) }
       this.#coarse = since(this.#coarse, this.#at, STEPS[this.#step]!)
     }
     // Drops 1/64 of the rows in one step, so that dropping is rarely necessary.
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 
-  #restart(): void {
-    const { clock } = this.#options
-    this.#ring.clear()
-    this.#table = new KeyTable()
-    this.#names.clear()
-    this.#wanted.clear()
-    this.#buckets.fill(-1)
-    for (const id of this.#counted) this.#offered[id] = this.#lost[id] = 0
-    this.#counted.length = 0
-    this.#at = this.#looked = 0
-    this.#beforeStep = this.#options.decided()
-    this.#from = Math.floor(clock.wall())
-    this.#wall.offsetMs = clock.wall() - clock.now()
-    this.#choiceAt = Number.NEGATIVE_INFINITY
-    this.#restUntil = this.#coarse.until = this.#sampled.until = Number.NEGATIVE_INFINITY
+  /** The throttle has begun with other limits, and with empty buckets. */
+  begin(): void {
+    this.#began = { row: this.#rowsUntilNow, at: this.#options.clock.now() }
+    this.#starts = []
+  }
+
+  /** Call after a batch was counted: it has changed the levels. */
+  #noteLevels(at: number): void {
+    const { level } = this.#options
+    if (!level) return
+    const row = this.#rowsUntilNow
+    const levels = new Float64Array(this.size * 2)
+    for (let id = DEFAULT; id < this.size; id++) {
+      const { since = at, used = 0 } = level(id === DEFAULT ? undefined : this.#table.bytesOf(id - FIRST), at) ?? {}
+      levels.set([since, used], id * 2)
+    }
+    this.#starts = [...this.#starts.filter(({ row }) => row >= this.#ring.dropped), { row, at, levels }]
+  }
+
+  get #rowsUntilNow(): number {
+    this.flush()
+    return this.#ring.dropped + this.#ring.length
+  }
+
+  /** The earliest point at which a replay can begin that also needs the `leadMs` before. */
+  start(leadMs: number): Start {
+    const row = this.ring.dropped
+    if (this.#began.row >= row) return this.#began
+    const at = Math.max(this.counted().from, this.#began.at)
+    const start = this.#starts.find(start => start.row >= row && start.at - leadMs >= at)
+    return start ?? { row, at, levels: new Float64Array(0) }
   }
 
   /** The rows, including the counts of the current step. */
   get ring(): CountRing {
     this.flush()
-    this.#ring.dropBefore(this.#options.clock.wall() - KEPT_MS)
+    this.#ring.dropBefore(this.#options.clock.now() - KEPT_MS)
     return this.#ring
+  }
+
+  get wallOffsetMs(): number {
+    const { clock } = this.#options
+    return clock.wall() - clock.now()
   }
 
   /** One more than the largest key number. */
@@ -481,13 +528,14 @@ export class RecentKeyCounts {
 
   counted(): Counted {
     this.flush()
-    const now = this.#options.clock.wall()
+    const now = this.#options.clock.now()
     const from = Math.max(this.#from, now - KEPT_MS, this.#ring.droppedUntil)
     return {
       from,
       stepMs: this.#coarse.until >= from ? this.#coarse.most : STEPS[this.#step]!,
       oneIn: this.#sampled.until >= from ? this.#sampled.most : 1,
       hasRest: this.#restUntil >= from,
+      byLimit: this.#otherUntil < from,
       keys: this.#table.size,
       mostKeys: this.#mostKeys,
     }

@@ -10,8 +10,10 @@ import type { Condition } from '../../../core/condition/parse.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
+import { counted } from '../../../lib/units.js'
 import type { Counted } from './key-counts.js'
 import { QuestionError } from './question-error.js'
+import type { WhatIfOutcome } from './what-if.js'
 
 /** The options that the user wants to try in place of the throttle's options, as typed. */
 export interface Asked {
@@ -24,6 +26,10 @@ export interface Asked {
 
 export interface Question {
   readonly limits: readonly Limit[]
+  /** The limits that the throttle has, except limits on bytes. Undefined: with another key, or without any. */
+  readonly own: readonly Limit[] | undefined
+  /** Whether the tried limit has another window or mode than the throttle's. */
+  readonly hasOtherWindows: boolean
   /** The key's fields; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
@@ -56,10 +62,12 @@ export function questionOf(options: ThrottleConfig, asked: Asked): Question {
   const { key_field } = keyed === undefined ? options : parse({ limit: 1, window: '1s', key_field: keyed })
   const { exclude } = asked.exclude === undefined ? options : parse({ limit: 1, window: '1s', exclude: asked.exclude })
   const [changed] = limitsOf(parsed)
-  // Other limits on events still apply. Limits on bytes do not, since only events are counted.
-  const others = limitsOf(options).filter(one => !(own && isDeepStrictEqual(one, own)) && one.unit !== 'bytes')
   const isOther = keyed !== undefined && pathsText(key_field) !== pathsText(options.key_field)
   const isExcluded = asked.exclude !== undefined
+  const key = isOther ? key_field : isExcluded ? options.key_field : undefined
+  // Other limits on events still apply. Limits on bytes do not, since only events are counted.
+  const now = limitsOf(options).filter(({ unit }) => unit !== 'bytes')
+  const others = now.filter(one => !(own && isDeepStrictEqual(one, own)))
   const changes = {
     ...(mode === 'quota' && quotaOf(options, limit, window)),
     ...(mode !== 'quota' && limit !== own?.limit && { limit }),
@@ -68,9 +76,12 @@ export function questionOf(options: ThrottleConfig, asked: Asked): Question {
     ...(isOther && { key_field: keyed }),
     ...(isExcluded && { exclude: asked.exclude }),
   }
+  const inEvents = (limits: readonly Limit[]) => limits.map(one => ({ ...one, unit: 'events' as const }))
   return {
-    limits: [changed!, ...others].map(one => ({ ...one, unit: 'events' })),
-    key: isOther ? key_field : isExcluded ? options.key_field : undefined,
+    limits: inEvents([changed!, ...others]),
+    own: key || !own ? undefined : inEvents(now),
+    hasOtherWindows: changed!.windowMs !== own?.windowMs || mode !== own.mode,
+    key,
     exclude: isOther || isExcluded ? exclude : undefined,
     yaml: Object.keys(changes).length === 0 ? '' : editYaml('', changes),
   }
@@ -110,26 +121,27 @@ const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ t
 /** Returns the reasons why the answer is only an estimate; empty if the answer is exact. */
 export function inexactness(
   options: ThrottleConfig,
-  { limits }: Question,
-  counted: Counted,
-  isTrial: boolean,
+  { limits, key, hasOtherWindows }: Question,
+  { stepMs, oneIn, hasRest, byLimit, mostKeys, keys }: Counted,
+  { unexplained, isWhole }: WhatIfOutcome,
 ): string[] {
-  const { stepMs, oneIn, hasRest, mostKeys, keys } = counted
   const all = limitsOf(options)
-  const { cost, quota, also, time_field, scope, over_limit, on_backlog } = options
-  const modes = [...new Set(limits.map(({ mode }) => mode))].filter(mode => mode !== 'fixed' && mode !== 'aligned')
+  const { cost, also, time_field, scope, over_limit, on_backlog } = options
   const waits = (typeof over_limit === 'object' && 'wait' in over_limit) || on_backlog === 'pace'
   return [
     oneIn > 1 && `one event in ${oneIn} was counted`,
     stepMs > 1 && `times are rounded to ${stepMs} ms`,
     hasRest && `events of keys beyond the ${mostKeys} busiest stay as they were`,
-    modes.length > 0 && `${modes.join(' and ')} depends on times below a millisecond, and on earlier events`,
-    isTrial && 'a sample of at most 2,000 events per second is counted',
+    !(byLimit || time_field || scope === 'cluster') &&
+      'something else than the limit decided on some events, such as the credit of a source that caught up',
+    unexplained > 0 && `the limit itself, replayed, differs by ${counted(unexplained, 'event')}, which is corrected`,
+    hasOtherWindows && !isWhole && 'events before this time are not known',
+    key && 'a sample of at most 2,000 events per second is counted',
     (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',
     all.some(({ unit }) => unit === 'bytes') && 'limits of bytes are not applied',
     keys >= options.max_keys && 'keys beyond max_keys have the limit, too',
     cost && 'each event counts as 1 instead of its cost',
-    quota && 'earlier events of the quota are not known',
+    limits.some(({ mode }) => mode === 'quota') && 'earlier events of the quota are not known',
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
     time_field && 'events count at their arrival instead of at their own time',
     time_field &&

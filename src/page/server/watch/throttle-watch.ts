@@ -144,7 +144,8 @@ export class ThrottleWatch {
 
   #newCounts(): RecentKeyCounts {
     const bytes = this.#bytes - this.#trialBytes * MOST_TRIALS
-    return new RecentKeyCounts({ bytes, busy: BUSY, decided: this.#decided, clock: this.#clock })
+    const level: KeyedProcessor['level'] = (key, at) => this.#processor.level(key, at)
+    return new RecentKeyCounts({ bytes, busy: BUSY, decided: this.#decided, clock: this.#clock, level })
   }
 
   get #trialBytes(): number {
@@ -153,9 +154,9 @@ export class ThrottleWatch {
 
   readonly #decided = () => this.#processor.decided
 
-  readonly #see: SeeDecisions = (batch, decisions, key, buckets) => {
-    this.#counts.see(batch, decisions, key, buckets)
-    for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
+  readonly #see: SeeDecisions = (batch, decisions, key, buckets, decider) => {
+    this.#counts.see(batch, decisions, key, buckets, decider)
+    for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key, undefined, decider)
     this.#endTrials()
     const { pauseMs } = this.#counts
     if (pauseMs === 0) return
@@ -170,6 +171,7 @@ export class ThrottleWatch {
   /** Continues, after a reload, with the new throttle of the same id. */
   follow(options: ThrottleConfig, processor: KeyedProcessor, bytes: number): void {
     const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
+    if (limitsText(options) !== limitsText(this.#options)) this.#counts.begin()
     this.#options = options
     this.#bytes = bytes
     if (isOther) this.#counts = this.#newCounts()
@@ -208,13 +210,14 @@ export class ThrottleWatch {
       max_keys,
       ...(summary && summary.to !== 'discarded' && { summary_ms: summary.every }),
       ...(await this.#keys(wanted, turn)),
-      counted: countedBy(counted),
+      counted: countedBy(counted, this.#counts.wallOffsetMs),
     }
   }
 
   async #keys(wanted: WantedKeys, turn: Turn): Promise<FoundKeys> {
     const { ring, size } = this.#counts
-    const now = this.#clock.wall()
+    const now = this.#clock.now()
+    const offsetMs = this.#clock.wall() - now
     const start = now - HISTORY * HISTORY_MS
     const passed = new Float64Array(size * HISTORY)
     const discarded = new Float64Array(size * HISTORY)
@@ -265,7 +268,7 @@ export class ThrottleWatch {
         ...(limit !== undefined && { used: used ?? 0, limit, window_ms: window_ms! }),
         ...(rule !== undefined && { rule }),
         pressure: Math.max(0, ...parts),
-        since: now - lastAt[id]! <= CALM_MS ? iso(since[id]!) : null,
+        since: now - lastAt[id]! <= CALM_MS ? iso(since[id]! + offsetMs) : null,
       }
       found.push({ id, shown })
     }
@@ -298,8 +301,8 @@ export class ThrottleWatch {
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
     const counts = trial?.counts ?? this.#counts
-    const outcome = await replay(counts, question.limits, this.#clock.wall(), turn)
-    const why = inexactness(this.#options, question, counts.counted(), trial !== undefined)
+    const outcome = await replay(counts, question.limits, question.own, this.#clock.now(), turn)
+    const why = inexactness(this.#options, question, counts.counted(), outcome)
     const { from, to, offered, was, would, curve, keys, keysCount } = outcome
     return {
       from: iso(from),
@@ -347,11 +350,14 @@ export class ThrottleWatch {
 const whatIsCounted = ({ key_field, exclude }: ThrottleConfig) =>
   JSON.stringify([key_field.map(({ text }) => text), exclude && conditionText(exclude)])
 
-function countedBy({ from, stepMs, oneIn, hasRest, keys, mostKeys }: Counted): CountedBy {
+const limitsText = ({ limit, limit_bytes, window, window_mode, burst, also, quota, cost }: ThrottleConfig) =>
+  JSON.stringify([limit, limit_bytes, window, window_mode, burst, also, quota, cost?.text])
+
+function countedBy({ from, stepMs, oneIn, hasRest, keys, mostKeys }: Counted, offsetMs: number): CountedBy {
   const sample = oneIn > 1 ? `one event in ${oneIn}` : 'every event'
   const which = hasRest ? `, the ${mostKeys} busiest keys separately` : ''
   return {
-    from: iso(from),
+    from: iso(from + offsetMs),
     step_ms: stepMs,
     exact: oneIn === 1 && stepMs === 1 && !hasRest,
     keys,

@@ -4,7 +4,7 @@ import { createWindows } from '../../../components/throttle/windows/several.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
 import type { Turn } from './budget.js'
-import { DEFAULT, REST, type RecentKeyCounts } from './key-counts.js'
+import { DEFAULT, REST, type RecentKeyCounts, type Start } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
@@ -36,70 +36,61 @@ export interface WhatIfOutcome {
   }
   readonly keys: KeyOutcome[]
   readonly keysCount: number
+  /** Number of events about which the throttle decided otherwise than a replay with its own limits. */
+  readonly unexplained: number
+  /** Whether the throttle began, with empty buckets, where the replay begins. */
+  readonly isWhole: boolean
 }
 
-/** Replays counts with other limits. Uses the same windows as throttles, but event times instead of the clock. */
+/**
+ * Replays counts with other limits, in the same windows and at the same times as the throttle. `own`: the limits of the
+ * throttle. If they are given, their replay shows what the counts do not explain, such as buckets that were already in
+ * use. Only the difference between the two replays is then applied. So unchanged limits give what happened, and higher
+ * limits never give less than lower ones.
+ */
 export async function replay(
   counts: RecentKeyCounts,
   limits: readonly Limit[],
-  to: number,
+  own: readonly Limit[] | undefined,
+  now: number,
   turn: Turn,
 ): Promise<WhatIfOutcome> {
   for (;;) {
-    const replay = new Replay(counts, limits, to)
+    const replay = new Replay(counts, limits, own, now)
     // If steps became longer or keys changed during the replay, the replay starts again.
     if (await replay.run(turn)) return replay.outcome()
   }
 }
 
-class Replay {
-  readonly #counts: RecentKeyCounts
+/** The windows of some limits, which decide on events of a key that arrive together. */
+class Windowed {
   readonly #windows: Windows
+  readonly #mode: Limit['mode'] | undefined
   /** A gcra limit passes an event if any room is left, even less than needed. So events cannot be taken together. */
   readonly #oneByOne: boolean
-  readonly #from: number
-  readonly #to: number
-  readonly #offered: Float64Array
-  readonly #was: Float64Array
-  readonly #would: Float64Array
-  readonly #curve: WhatIfOutcome['curve']
 
-  constructor(counts: RecentKeyCounts, limits: readonly Limit[], to: number) {
-    const { size } = counts
-    this.#counts = counts
-    this.#windows = createWindows(limits, new WallTime())
+  constructor(limits: readonly Limit[], { size, offsetMs }: RecentKeyCounts) {
+    const wall = new WallTime()
+    wall.offsetMs = offsetMs
+    this.#windows = createWindows(limits, wall)
     this.#windows.reserve(size)
+    this.#mode = limits.length === 1 ? limits[0]!.mode : undefined
     this.#oneByOne = limits.some(({ mode }) => mode === 'gcra')
-    this.#from = counts.counted().from
-    this.#to = Math.max(to, this.#from)
-    const sums = () => new Float64Array(size)
-    this.#offered = sums()
-    this.#was = sums()
-    this.#would = sums()
-    const steps = Math.floor((this.#to - this.#from) / CURVE_MS) + 1
-    const line = () => new Array<number>(steps).fill(0)
-    this.#curve = { at: this.#from, step_ms: CURVE_MS, offered: line(), was: line(), would: line() }
   }
 
-  /** Resolves with false if the counts have changed during the replay. */
-  run(turn: Turn): Promise<boolean> {
-    return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed), turn)
+  /** Counts events that passed before the replay begins. Only sliding windows need the time of each of them. */
+  lead(key: number, at: number, passed: number): void {
+    if (this.#mode === 'sliding' && passed > 0) this.#windows.charge(key, at, passed, 0)
   }
 
-  #see(at: number, key: number, offered: number, passed: number): void {
-    const would = key === REST ? passed : this.#take(key, at, offered)
-    this.#offered[key]! += offered
-    this.#was[key]! += passed
-    this.#would[key]! += would
-    const curve = this.#curve
-    const step = Math.min(curve.offered.length - 1, Math.max(0, Math.floor((at - this.#from) / CURVE_MS)))
-    curve.offered[step]! += offered
-    curve.was[step]! += passed
-    curve.would[step]! += would
+  /** Begins with the state of a bucket at the time `at`. Only fixed windows begin with an event. */
+  begin(key: number, at: number, since: number, used: number): void {
+    if (this.#mode !== undefined && this.#mode !== 'sliding' && used > 0)
+      this.#windows.charge(key, this.#mode === 'fixed' ? since : at, used, 0)
   }
 
   /** Returns how many events of a key pass if `events` of them arrive at the same time. */
-  #take(key: number, at: number, events: number): number {
+  take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {
       let passed = 0
@@ -116,6 +107,81 @@ class Replay {
     if (fit > 0) windows.charge(key, at, fit, 0)
     return fit
   }
+}
+
+class Replay {
+  readonly #counts: RecentKeyCounts
+  readonly #start: Start
+  readonly #tried: Windowed
+  readonly #own: Windowed | undefined
+  readonly #now: number
+  readonly #from: number
+  readonly #offsetMs: number
+  readonly #offered: Float64Array
+  readonly #was: Float64Array
+  readonly #would: Float64Array
+  /** For each key: the events that the answer still has to add, or to take away. */
+  readonly #due: Float64Array
+  readonly #curve: WhatIfOutcome['curve']
+  #unexplained = 0
+
+  constructor(counts: RecentKeyCounts, limits: readonly Limit[], own: readonly Limit[] | undefined, now: number) {
+    this.#now = now
+    const { size, wallOffsetMs } = counts
+    this.#counts = counts
+    this.#tried = new Windowed(limits, counts)
+    this.#own = own && new Windowed(own, counts)
+    const sliding = [...limits, ...(own ?? [])].filter(({ mode }) => mode === 'sliding')
+    this.#start = counts.start(Math.max(0, ...sliding.map(({ windowMs }) => windowMs)))
+    const { at, levels = [] } = this.#start
+    for (let key = DEFAULT; key * 2 < levels.length; key++)
+      for (const windows of [this.#tried, this.#own]) windows?.begin(key, at, levels[key * 2]!, levels[key * 2 + 1]!)
+    this.#from = Math.max(counts.counted().from, at)
+    this.#offsetMs = wallOffsetMs
+    const sums = () => new Float64Array(size)
+    this.#offered = sums()
+    this.#was = sums()
+    this.#would = sums()
+    this.#due = sums()
+    const steps = Math.floor((Math.max(now, this.#from) - this.#from) / CURVE_MS) + 1
+    const line = () => new Array<number>(steps).fill(0)
+    this.#curve = { at: this.#wall(this.#from), step_ms: CURVE_MS, offered: line(), was: line(), would: line() }
+  }
+
+  #wall(at: number): number {
+    return Math.round(at + this.#offsetMs)
+  }
+
+  /** Resolves with false if the counts have changed during the replay. */
+  run(turn: Turn): Promise<boolean> {
+    return this.#counts.ring.readInTurns((at, key, offered, passed, row) => {
+      if (row >= this.#start.row && at >= this.#start.at) this.#see(at, key, offered, passed)
+      else for (const windows of [this.#tried, this.#own]) windows?.lead(key, at, passed)
+    }, turn)
+  }
+
+  #see(at: number, key: number, offered: number, passed: number): void {
+    const would = key === REST ? passed : this.#wouldPass(key, at, offered, passed)
+    this.#offered[key]! += offered
+    this.#was[key]! += passed
+    this.#would[key]! += would
+    const curve = this.#curve
+    const step = Math.min(curve.offered.length - 1, Math.max(0, Math.floor((at - this.#from) / CURVE_MS)))
+    curve.offered[step]! += offered
+    curve.was[step]! += passed
+    curve.would[step]! += would
+  }
+
+  #wouldPass(key: number, at: number, offered: number, passed: number): number {
+    const tried = this.#tried.take(key, at, offered)
+    if (!this.#own) return tried
+    const own = this.#own.take(key, at, offered)
+    this.#unexplained += Math.abs(own - passed)
+    const due = this.#due[key]! + passed + tried - own
+    const would = Math.min(offered, Math.max(0, due))
+    this.#due[key] = due - would
+    return would
+  }
 
   outcome(): WhatIfOutcome {
     const sum = (column: Float64Array) => column.reduce((all, n) => all + n, 0)
@@ -126,8 +192,8 @@ class Replay {
     const busiest = [...ids].sort((a, b) => this.#offered[b]! - this.#offered[a]!)
     const others = busiest.filter(id => !most.includes(id)).slice(0, SHOWN_KEYS)
     return {
-      from: this.#from,
-      to: this.#to,
+      from: this.#wall(this.#from),
+      to: this.#wall(Math.max(this.#now, this.#from)),
       offered: sum(this.#offered),
       was: sum(this.#was),
       would: sum(this.#would),
@@ -139,6 +205,8 @@ class Replay {
         would: this.#would[id]!,
       })),
       keysCount: ids.length,
+      unexplained: this.#unexplained,
+      isWhole: this.#start.levels === undefined,
     }
   }
 }

@@ -63,11 +63,11 @@ t.test('what comes in is counted by key, for ten minutes', async t => {
   t.equal(sums().get('a')![0], 4)
   await time.advance(2000)
   t.same([...sums()], [['a', [1, 1]]])
-  t.match(counts.counted(), { from: time.wall() - 600_000, stepMs: 1, oneIn: 1, hasRest: false })
+  t.match(counts.counted(), { from: time.now() - 600_000, stepMs: 1, oneIn: 1, hasRest: false })
 })
 
 t.test('of more keys than are counted on their own, the busiest are', async t => {
-  const { counts, see, sums, time } = counting(4 * 420 * 20)
+  const { counts, see, sums, time } = counting(4 * 580 * 20)
   const random = new Seeded(4)
   t.equal(counts.counted().mostKeys, 20)
   for (let n = 0; n < 400; n++) {
@@ -87,7 +87,7 @@ t.test('of more keys than are counted on their own, the busiest are', async t =>
 
 t.test('busy keys get counts of their own, whatever their hashes are', async t => {
   for (let seed = 0; seed < 50; seed++) {
-    const { see, sums, time } = counting(4 * 420 * 4, { seed })
+    const { see, sums, time } = counting(4 * 580 * 4, { seed })
     const usual = ['a', 'b', 'c', 'd']
     see(usual)
     for (let n = 0; n < 5; n++) {
@@ -100,7 +100,7 @@ t.test('busy keys get counts of their own, whatever their hashes are', async t =
 })
 
 t.test('a key that comes again after its place was lost is counted as another one', async t => {
-  const { see, sums, time } = counting(4 * 420 * 2)
+  const { see, sums, time } = counting(4 * 580 * 2)
   see(['a', 'b'])
   for (let n = 0; n < 5; n++) {
     await time.advance(61_000)
@@ -195,7 +195,7 @@ t.test('if ten minutes do not fit, steps become longer, and shorter again when t
   t.equal(counts.counted().stepMs, 1)
 })
 
-t.test('counting restarts when the clock is set back, and goes on when it is set forward', async t => {
+t.test('counting goes on when the clock is set', async t => {
   const time = new ManualTime()
   let offset = 0
   const clock = { now: () => time.now(), wall: () => time.wall() + offset }
@@ -206,8 +206,14 @@ t.test('counting restarts when the clock is set back, and goes on when it is set
   t.equal(sums().get('a')![0], 2)
   offset = -100_000
   see(['b'])
-  t.same([...sums()], [['b', [1, 1]]])
-  t.equal(counts.counted().from, clock.wall())
+  t.same(
+    [...sums()],
+    [
+      ['a', [2, 2]],
+      ['b', [1, 1]],
+    ],
+  )
+  t.equal(counts.counted().from + counts.wallOffsetMs, clock.wall())
 })
 
 t.test('rows keep their order and sums when they are merged, renamed and dropped', async t => {
@@ -217,7 +223,7 @@ t.test('rows keep their order and sums when they are merged, renamed and dropped
   let at = 1_700_000_000_123
   const read = () => {
     const found: typeof rows = []
-    ring.read((...row) => found.push(row))
+    ring.read((at, key, offered, passed) => found.push([at, key, offered, passed]))
     return found
   }
   for (let n = 0; n < 2000; n++) {
