@@ -10,6 +10,12 @@ function above(folder: string): string {
   return existsSync(join(folder, 'package.json')) || parent === folder ? folder : above(parent)
 }
 
+/** The path of a document of this installation, such as docs/plugins.md. The Debian package has a folder for them. */
+export function documentPath(name: string): string {
+  const has = (folder: string) => existsSync(join(folder, 'config/reference.md'))
+  return join([packageFolder, '/usr/share/doc/sluice'].find(has) ?? '', name)
+}
+
 interface Manifest {
   readonly version: string
   readonly engines: { readonly node: string }

@@ -1,19 +1,12 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import { UsageError } from '../../daemon/process/command-line.js'
 import { literalText, onOneLine } from '../../engine/config/yaml/plain-yaml.js'
-import { packageFolder } from '../../lib/version.js'
+import { documentPath } from '../../lib/version.js'
 import { type FoundLog, LIMIT_ID, UPSTREAM_ID } from './machine.js'
 
 /** The configuration that `init` writes. */
 
 const FORMS =
   'loki=URL, elasticsearch=URL, otlp=URL, http=URL, kafka=HOST:PORT, file=PATH, or none, which only counts the events'
-
-/** Of this installation. The Debian package has it among its documents. */
-const reference = () =>
-  [packageFolder, '/usr/share/doc/sluice'].map(at => join(at, 'config/reference.md')).find(path => existsSync(path)) ??
-  'config/reference.md'
 
 type Options = Readonly<Record<string, unknown>>
 
@@ -66,7 +59,7 @@ export function configText({ logs, destination, keyFile, limit, dataDir, repeats
   const about = `Passes ${limit} events a second of each app; discards and counts the others. ${backlog}`
   const throttle = { type: 'throttle', inputs, limit, window: '1 Seconds', key_field: '.app', ...older }
   const upstream = { type, inputs: [LIMIT_ID], ...destination, ...(keyFile !== '' && { auth }) }
-  return `# Written by sluice init. Check a change with: sluice validate FILE. All options: ${reference()}.
+  return `# Written by sluice init. Check a change with: sluice validate FILE. All options: ${documentPath('config/reference.md')}.
 ${dataDir === undefined ? '' : `\n# Positions in the logs, buffers, rejected events.\ndata_dir: ${dataDir}\n`}
 metrics: { listen: 127.0.0.1:9598 }
 

@@ -7,7 +7,7 @@ import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { COMPONENT_ID } from '../../engine/config/schema.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
-import { packageFolder } from '../../lib/version.js'
+import { documentPath, packageFolder } from '../../lib/version.js'
 import { TEMPLATES, WHAT, type What } from './templates.js'
 
 export interface NewOptions {
@@ -81,7 +81,7 @@ export async function newPlugin(
       ...(what === 'processor' ? ['  sluice test sluice.yaml        runs the tests of that configuration'] : []),
       '  sluice run sluice.yaml',
       ...(typescript ? ['  npm install --no-save typescript @types/node && npx tsc    checks its types'] : []),
-      `Then change ${file}. The contract is in docs/plugins.md.`,
+      `Then change ${file}. The contract is in ${documentPath('docs/plugins.md')}.`,
       '',
     ].join('\n'),
   )

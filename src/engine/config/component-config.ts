@@ -186,7 +186,7 @@ export class ComponentReader {
     const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
     const meant = type === undefined ? '' : this.#explainer.suggestion(type, types)
     if (type !== undefined && !other && meant === '' && !this.#hasAll) return undefined
-    const instead = kind === 'destination' && type !== undefined ? insteadOf(type) : undefined
+    const instead = type === undefined ? undefined : insteadOf(kind, type)
     if (instead !== undefined) {
       this.#problems.add(value, path, instead)
       return undefined

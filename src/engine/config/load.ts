@@ -4,6 +4,7 @@ import type { AnyDefinition, Kind } from '../../core/component.js'
 import { ConfigError, type Problem } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
+import { documentPath } from '../../lib/version.js'
 import { checkFields, checkTimes } from './checks/component-warnings.js'
 import { checkTests } from './checks/config-tests.js'
 import { Explainer } from './checks/diagnostics.js'
@@ -143,7 +144,7 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
 const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
 const notOurs = (program: string): string =>
-  `this is a configuration of ${program}; Sluice has its own format, see config/sluice.yaml and config/examples`
+  `this is a configuration of ${program}; Sluice has its own format. sluice init writes a configuration; examples are in ${documentPath('config/examples')}`
 
 /** Merges the documents of all files. `isWhole`: whether all files could be read. */
 function merged(
@@ -338,7 +339,8 @@ function readComponents(root: MapNode, reader: ComponentReader, problems: Proble
       const first = drafts.get(id)
       if (first)
         problems.add(entry.key, [...path, id], `the id is taken by the ${first.kind} ${placeText(first.entry.key)}`)
-      else drafts.set(id, draft)
+      // The second component of an id is checked, too. No input can name it, because an id has no space.
+      drafts.set(first ? `${kind} ${id}` : id, draft)
       if (!value.flow && (entry.value.kind === 'map' || isEmpty(entry.value))) before = id
     }
   }

@@ -4,6 +4,7 @@ import { hideLiterals } from '../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../engine/config/schema.js'
 import { writtenValue, yamlOf } from '../../engine/config/yaml/plain-yaml.js'
 import type { ComponentSeries, Metrics } from '../../engine/run/measure/metrics.js'
+import { documentPath } from '../../lib/version.js'
 
 export interface ComponentPage {
   readonly id: string
@@ -16,7 +17,7 @@ export interface ComponentPage {
   readonly line?: number
   /** The component's series, as on /metrics. */
   readonly series: readonly ComponentSeries[]
-  /** The path of the page that describes the component's options, relative to the package folder. */
+  /** The path of the page that describes the component's options. */
   readonly docs: string
 }
 
@@ -32,7 +33,7 @@ export async function componentPage(id: string, config: Config, metrics: Metrics
     config: configOf(component, config),
     ...(place && { file: place.file, line: place.line }),
     series: await metrics.of(id),
-    docs: `config/reference.md#${kind}-${type}`,
+    docs: `${documentPath('config/reference.md')}#${kind}-${type}`,
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Kind } from '../../../core/component.js'
 import { type ConfigNode, type ConfigPlace, locate, type MapEntry, type MapNode } from '../yaml/node.js'
 
 /**
@@ -70,15 +71,15 @@ function componentsIn(root: MapNode, section: string): ConfigNode[] {
   return node?.kind === 'map' ? [...node.entries.values()].map(({ value }) => value) : []
 }
 
-/** Destination types of other programs. */
+/** Types of sources and destinations of other programs. */
 const WANTED = new Set(
-  'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
+  'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent fluent_forward fluentd clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar tcp udp socket gelf logstash beats'.split(
     ' ',
   ),
 )
-/** Types that exist in Sluice. If one is misspelled, the check of types suggests it. */
+/** Destinations that exist in Sluice. If one is misspelled, the check of types suggests it. */
 const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
-/** The type to use in Sluice, by the type's name in other programs. */
+/** The destination to use in Sluice, by its name in other programs. */
 const INSTEAD: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['opensearch', 'elasticsearch', 'elastic', 'es'].map(name => [
@@ -92,10 +93,31 @@ const INSTEAD: Readonly<Record<string, string>> = {
   gcs: 's3, with the endpoint of Google',
 }
 
-/** Advice for a destination type that other programs have. */
-export function insteadOf(type: string): string | undefined {
+const CONTAINERS = 'file with include: [/var/lib/docker/containers/*/*-json.log] and decode: docker_json'
+const PODS = 'file with include: [/var/log/pods/*/*/*.log] and decode: cri'
+/** The source to use in Sluice, by its name in other programs. */
+const SOURCES: Readonly<Record<string, string>> = {
+  syslog: 'tcp with decode: syslog. For UDP, let rsyslog receive the messages and forward them over TCP',
+  udp: 'tcp, and let a program that receives UDP forward over TCP, such as rsyslog',
+  socket: 'tcp',
+  gelf: 'tcp with decode: gelf',
+  docker: CONTAINERS,
+  dockerlogs: CONTAINERS,
+  kubernetes: PODS,
+  kuberneteslogs: PODS,
+  exec: 'stdin, and run the program before a pipe: PROGRAM | sluice run --config FILE',
+}
+
+/** Advice for the type of a source or destination that other programs have, and Sluice does not. */
+export function insteadOf(kind: Kind, type: string): string | undefined {
   const name = type.toLowerCase().replaceAll(/[-_]/g, '')
-  if (Object.hasOwn(INSTEAD, name)) return `use ${INSTEAD[name]}`
-  if (KNOWN.has(name) || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
-  return `there is no destination ${type} yet: use http, and send to a program that accepts lines of JSON and forwards them, such as the OpenTelemetry Collector`
+  const isSource = kind === 'source'
+  const instead = isSource ? SOURCES : INSTEAD
+  if (kind === 'processor') return undefined
+  if (Object.hasOwn(instead, name)) return `${isSource ? `there is no source ${type} yet: ` : ''}use ${instead[name]}`
+  if ((!isSource && KNOWN.has(name)) || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
+  const [own, verb] = isSource
+    ? ['http', `let a program with an input for ${type} send lines of JSON to it`]
+    : ['otlp', `send to a program with an output for ${type}`]
+  return `there is no ${kind} ${type} yet: use ${own}, and ${verb}, such as Fluent Bit or Vector`
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import t from 'tap'
 import type { z } from 'zod'
 import { components } from '../../../../src/components/list.js'
@@ -367,12 +368,30 @@ t.test('what is written for another program is recognized', t => {
   ]) {
     const problems = problemsOf(text!)
     t.equal(problems.length, 1, `${program}: ${text}`)
-    t.match(problems[0]!.message, `this is a configuration of ${program}; Sluice has its own format`)
+    const [, examples] = /; Sluice has its own format.* examples are in (\/.*)$/.exec(problems[0]!.message) ?? []
+    t.ok(existsSync(`${examples}/nginx-to-elasticsearch.yaml`), 'where the examples are in this installation')
+    t.match(problems[0]!.message, `this is a configuration of ${program};`)
   }
   t.match(problemsOf('# tail\n<source>\n')[0], { line: 2, column: 1 })
   t.match(problemsOf(vector)[0], { line: 3, column: 1 })
   const inText = `tests:\n  - name: x\n    steps:\n      - into: in\n        events:\n          - |\n            [INPUT]\n            input {\n`
   t.notMatch(JSON.stringify(problemsOf(inText)), 'configuration of')
+  t.end()
+})
+
+t.test('a source that there is not yet: what the advice says, holds', t => {
+  const listen = ', listen: "127.0.0.1:1"'
+  const options: Record<string, string> = { http: listen, tcp: listen }
+  const text = (source: string) =>
+    `sources: { in: { type: ${source} } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
+  for (const type of 'otlp syslog udp kafka loki docker kubernetes exec fluent_forward socket gelf'.split(' ')) {
+    const [{ message, path }] = problemsOf(text(type)) as [Problem]
+    t.equal(path, 'sources.in.type')
+    const [, use] = /^there is no source \w+ yet: use (.*?)(?:, |\. |$)/.exec(message)!
+    const [first, ...more] = use!.split(/ with | and /)
+    t.same(problemsOf(text([`${first}${options[first!] ?? ''}`, ...more].join(', '))), [], message)
+  }
+  t.match(problemsOf(text('blackhole'))[0], { message: /belongs under destinations$/ })
   t.end()
 })
 
@@ -383,7 +402,10 @@ t.test('a destination that there is not yet, and a key that is a template', t =>
   for (const type of ['opensearch', 'OpenSearch', 'Elasticsearch', 'es'])
     t.match(messages(type, '.app'), [/^use elasticsearch, which sends to OpenSearch, too/], type)
   t.match(messages('Loki', '.app'), [/did you mean "loki"/])
-  t.match(messages('nats', '.app'), [/^there is no destination nats yet: use http, and send to a program that accepts/])
+  for (const type of ['nats', 'syslog', 'tcp', 'udp'])
+    t.match(messages(type, '.app'), [
+      `there is no destination ${type} yet: use otlp, and send to a program with an output`,
+    ])
   t.match(messages('zonk', '.app'), [/^must be one of /])
   for (const key of ['{{app}}', '{{ .app }}', '%{app}'])
     t.match(messages('stdout', key), [/: write \.app \(column 1 of the path\)$/], key)

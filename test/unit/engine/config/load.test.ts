@@ -180,10 +180,7 @@ t.test('components', async t => {
     )
   t.same(
     told('sources: { a: { type: tail, include: [x] } }\ndestinations: { a: { type: keep, inputs: [a], path: p } }'),
-    [
-      'c.yaml:2:1: destinations: there is no destination: at least one is needed',
-      'c.yaml:2:17: destinations.a: the id is taken by the source at c.yaml:1:12',
-    ],
+    ['c.yaml:2:17: destinations.a: the id is taken by the source at c.yaml:1:12'],
     'an id of two kinds',
   )
 })
@@ -409,6 +406,7 @@ t.test('files and folders', async t => {
     'twice/b.yaml:2:61: sources.other.type: must be one of tail, not "tial"; did you mean "tail"?',
     'twice/b.yaml:3:1: tests: cannot be merged with the value at twice/a.yaml:3:1',
     'twice/c.yaml:1:17: destinations.in: the id is taken by the source at twice/a.yaml:2:12',
+    'twice/c.yaml:1:44: destinations.in.inputs[0]: there is no source or processor "gone"',
   ])
   t.match(linesOf('broken'), [
     /^broken\/a.yaml:1:10: the bracket/,

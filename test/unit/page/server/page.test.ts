@@ -17,6 +17,7 @@ import { PageWatch } from '../../../../src/page/server/watch/watch.js'
 import { HOST } from '../../../support/address.js'
 import { asked } from '../../../support/asked.js'
 import { batchOf } from '../../../support/batches.js'
+import { checkout } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
@@ -161,7 +162,7 @@ t.test('a component: its configuration with keys hidden, and its numbers with th
     file: '/etc/<i>/sluice.yaml',
     line: 12,
     summary: /HTTP/,
-    docs: 'config/reference.md#destination-http',
+    docs: `${checkout}/config/reference.md#destination-http`,
   })
   t.match(JSON.parse(up.text).config, /^up:\n {2}type: http\n {2}inputs: \[ limit \]\n {2}url: http:.*\?token=•+\n/)
   const { series } = JSON.parse(up.text)
