@@ -84,9 +84,11 @@ export class Apply {
 
   /** Reads a file that has grown and still exists under another name. Returns its entry if it cannot be read now. */
   resume(place: Listed, entry: Entry): Entry | undefined {
-    const { files, hidden, saved } = this.#options
+    const { files, hidden, saved, unseen } = this.#options
     const tailer = files.adoptRest(entry, place)
     if (tailer) {
+      // Files that were rotated unseen come before a file of which nothing was read.
+      if (tailer.isNew && unseen.delays(nameOfEntry(entry))) files.hold(tailer)
       this.goOn(tailer, place.path)
       return undefined
     }

@@ -23,6 +23,7 @@ export interface SearchedFiles extends Pick<Registry, 'tailers' | 'in' | 'named'
   adoptRest(entry: Entry, place: Listed | Copy): Tailer | undefined
   readOn(tailer: Tailer, place: Listed | Copy): boolean
   truncated(former: Tailer): void
+  hold(tailer: Tailer): void
   forget(tailer: Tailer): void
   retire(tailer: Tailer): void
 }

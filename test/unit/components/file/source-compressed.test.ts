@@ -488,3 +488,27 @@ for (const format of ['gzip', 'zstd'] as const) {
     }
   })
 }
+
+t.test('a file that waited unread for a compressed one still waits after a rotation and a restart', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const first = await start(options, undefined, 0)
+  await settled(first, 100)
+  await first.stop()
+  renameSync(path, `${path}.3`)
+  writeFileSync(`${path}.2.gz`, gzipSync(asText(numbered(100, 200))))
+  writeFileSync(path, asText(numbered(200, 300)))
+  const second = await start(options, first.checkpoints, 0)
+  await second.scanned(2)
+  await second.stop()
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, asText(numbered(300, 400)))
+  const clock = new TestTime()
+  const third = await tail(options, first.checkpoints, new Receiver(), clock)
+  await third.scanned(3)
+  clock.ms = 2000
+  await settled(third, 300 - second.out.lines.length)
+  t.same([...second.out.texts(), ...third.out.texts()], numbered(100, 400))
+  await third.stop()
+})
