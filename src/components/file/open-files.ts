@@ -135,14 +135,15 @@ export class OpenFiles extends Opener {
     const closed = await this.#visitAll(unseen, slices)
     await this.search.run(closed, thorough, slices)
     await this.#findOverwritten(slices)
-    const { delays, unseen: displaced } = this.search
+    const { unseen: displaced } = this.search
+    const isDelayed = (tailer: Tailer) => displaced.delays(tailer.found)
     await slices.each(held, tailer => {
       // A file that was renamed while it was held still comes after the files that had its name.
-      const waits = delays.has(tailer) || (tailer.isNew && displaced.delays(tailer.origin.path!))
+      const waits = isDelayed(tailer) || (tailer.isNew && displaced.delays(tailer.origin.path!))
       if (!waits && this.#release(tailer)) onReady(tailer)
     })
     // In the first sweep, nothing was read yet. So these files can still wait for files that were rotated unseen.
-    if (this.isFirst) await slices.each(this.search.delays, tailer => this.#takeBack(tailer))
+    if (this.isFirst) await slices.each(this.tailers, tailer => isDelayed(tailer) && this.#takeBack(tailer))
     problems.nextSweep()
     if (!thorough || !this.search.isComplete) return
     this.#thoroughAt = now + THOROUGH_MS

@@ -29,8 +29,6 @@ export class Search {
   readonly newcomers: Newcomers
   readonly unseen: Unseen
   readonly hidden: Hidden
-  /** Files that must be read only after the files for which this search looks. */
-  delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
   readonly #candidates: Candidates
   readonly #look: Look
@@ -125,7 +123,6 @@ export class Search {
     for (const tailer of closed) closedIn.add(tailer.path, tailer).add(tailer.target, tailer)
     const paths = this.#folders(closedIn.folders, isThorough, entries)
     this.#again = new Set(paths)
-    this.delays = new Set()
     this.#isRunning = true
     try {
       const folders: Folder[] = []
@@ -151,7 +148,7 @@ export class Search {
         const snapshot = await this.#look.at(folder, sought, missing, slices)
         if (!snapshot || (await this.#decide(snapshot, slices))) this.#again.delete(path)
       }
-      this.delays = new Set(await slices.all(this.unseen.delayed()))
+      await this.unseen.wait(slices)
       const used = new Set([...positions.folders, ...paths])
       this.#candidates.keep(used)
       this.hidden.keep(used)

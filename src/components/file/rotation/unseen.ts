@@ -1,8 +1,8 @@
 import { dirname } from 'node:path'
+import type { TimeSlices } from '../../../lib/time-slices.js'
 import { PathMap } from '../by-folder.js'
 import { formatOfName } from '../compression.js'
 import { CLOCK_MS } from '../identity.js'
-import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
 import type { SearchOptions } from './search-options.js'
 
@@ -52,13 +52,9 @@ export class Unseen {
 
   /** Whether files with this name must wait for the search for the name. They do not wait forever. */
   delays(name: string): boolean {
-    return this.#displaced.has(name) && !this.#isOverdue(name)
-  }
-
-  #isOverdue(name: string): boolean {
-    const { context, isUnlisted } = this.#options
-    const { clock } = context
-    return isUnlisted(dirname(name)) || clock.now() - (this.#waitingSince.get(name) ?? clock.now()) > LONGEST_DELAY_MS
+    if (!this.#displaced.has(name) || this.#options.isUnlisted(dirname(name))) return false
+    const now = this.#options.context.clock.now()
+    return now - (this.#waitingSince.get(name) ?? now) <= LONGEST_DELAY_MS
   }
 
   /** Records that the name now refers to another file than at the time `since`, wall clock in milliseconds. */
@@ -77,19 +73,11 @@ export class Unseen {
     this.#waitingSince.delete(name)
   }
 
-  /**
-   * Files that have a displaced name now, or had one during the search. They must be read after the files that the
-   * search finds.
-   */
-  *delayed(): Iterable<Tailer> {
-    const { files, context, remote } = this.#options
-    const now = context.clock.now()
-    for (const name of this.#displaced.keys()) {
-      // The search for the name begins when its file system answers again.
-      if (!this.#waitingSince.has(name) || remote.isSilent(name)) this.#waitingSince.set(name, now)
-      if (this.#isOverdue(name)) continue
-      const current = files.named(name)
-      if (current) yield current
-    }
+  /** Called after each search. The search for a name begins when its file system answers again. */
+  async wait(slices: TimeSlices): Promise<void> {
+    const { context, remote } = this.#options
+    await slices.each(this.#displaced.keys(), name => {
+      if (!this.#waitingSince.has(name) || remote.isSilent(name)) this.#waitingSince.set(name, context.clock.now())
+    })
   }
 }
