@@ -369,6 +369,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
+  /**
+   * Destinations only: options that are templates and name where an event goes, such as a topic. `dated`: the option
+   * replaces parts of a time (core/dated.ts).
+   */
+  readonly addresses?: Readonly<Record<string, 'dated' | 'plain'>>
   /** Whether a destination has a `spool` below `data_dir`. */
   readonly spools?: true
   /** Processors and destinations: whether the component uses ids or positions of events (core/event/event-id.ts). */

@@ -39,6 +39,7 @@ export const elasticsearch = defineHttpDestination({
       yaml: 'url: https://elastic.example.com\nindex: logs-nginx-default\nmode: data_stream\npipeline: geoip\nauth: { type: api_key, key_file: /etc/sluice/elastic-key }\n',
     },
   ],
+  addresses: { index: 'dated' },
   usesIds: () => true,
   checks: async () => ({
     warnings({ index }) {

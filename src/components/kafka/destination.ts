@@ -44,6 +44,7 @@ export const kafka = defineDestination({
   delivery: DELIVERY,
   usesIds: ({ id_header }) => id_header !== undefined,
   copiesLines: ({ encoding }) => encoding === 'raw',
+  addresses: { topic: 'plain' },
   usesFields: ({ topic, key_field, headers, timestamp }) =>
     fieldsIn({ topic, key_field, headers, timestamp }, { key_field: 'no event has a key' }),
   async create(options, context) {

@@ -30,9 +30,10 @@ export const loki = defineHttpDestination({
     },
     {
       title: 'A tenant for each team, with the trace beside the line',
-      yaml: 'url: https://loki.example.com\nauth: { type: basic, username: shop, password_file: /etc/sluice/loki-password }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
+      yaml: 'url: https://loki.example.com\nauth: { type: basic, username: shop, password_file: /etc/sluice/loki-password }\ntenant: "team-${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
     },
   ],
+  addresses: { tenant: 'plain' },
   usesIds: () => true,
   copiesLines: ({ encoding }) => encoding === 'raw',
   usesFields: ({ labels, structured_metadata, tenant, timestamp }) =>

@@ -16,6 +16,7 @@ export const s3 = defineDestination({
     tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },
   options: s3Options,
+  addresses: { key: 'dated' },
   spools: true,
   usesIds: () => true,
   examples: [

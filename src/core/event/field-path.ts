@@ -69,7 +69,7 @@ export function parseFieldPath(text: string): FieldPath {
 const TEMPLATE = /^(?:\{\{ *\.?(.+?) *\}\}|%\{\.?(.+?)\})$/
 
 /** For texts such as `client`, `client.ip`, `$.client` or a template, returns the path that was probably meant. */
-function pathMeant(text: string): string | undefined {
+export function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
   const [, braced, named = braced] = TEMPLATE.exec(text) ?? []
   if (named !== undefined) return pathMeant(named)

@@ -55,14 +55,17 @@ export interface TextOption {
   readonly path: readonly string[]
   /** Undefined: not declared. */
   readonly reaches: Reached | undefined
+  /** The title of the schema. */
+  readonly title?: string | undefined
 }
 
 /** Types that cannot name a resource. */
 const HARMLESS = new Set(['enum', 'literal', 'number', 'int', 'bigint', 'boolean', 'null', 'undefined', 'never'])
 
 export function textOptions(schema: z.core.$ZodType, path: readonly string[] = []): TextOption[] {
-  const found = declared.get(schema)?.reaches ?? BY_TITLE[z.globalRegistry.get(schema)?.title ?? '']
-  if (found) return [{ path, reaches: found }]
+  const title = z.globalRegistry.get(schema)?.title
+  const found = declared.get(schema)?.reaches ?? BY_TITLE[title ?? '']
+  if (found) return [{ path, reaches: found, title }]
   const def = schema._zod.def as unknown as {
     type: string
     shape?: Record<string, z.core.$ZodType>

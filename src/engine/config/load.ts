@@ -11,6 +11,7 @@ import { Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
 import { foreignDocument, foreignProgram } from './checks/foreign-files.js'
 import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
+import { checkTemplates } from './checks/template-hints.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, checkNode, type Draft } from './component-config.js'
 import type { Components } from './inputs.js'
@@ -223,6 +224,7 @@ function assemble(
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
   for (const source of given) addPredefined(source, drafts, root, problems)
   const reads = checkPaths(root, drafts, found)
+  checkTemplates(drafts, warnings)
   checkOutputs(drafts, onThisMachine, found)
   if (isWhole && !partial && !isLocalPart) {
     if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)

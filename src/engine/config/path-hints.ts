@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { textOptions } from '../../core/options/reach.js'
+import { type TextOption, textOptions } from '../../core/options/reach.js'
 import type { Draft } from './component-config.js'
 import { SECTIONS, settings } from './schema.js'
 import { type ConfigNode, type MapEntry, type MapNode, placeOf, type ScalarNode } from './yaml/node.js'
@@ -13,7 +13,7 @@ const TILDE = /^~[^/]*(?=\/|$)/
 const TEMPLATE = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ](?![a-zA-Z])|%\{[^}]*\}|\{\{[^{}]*\}\}|<%[^>]*>/
 const DATES = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ]|%\{[^}]*\}|\{\{[^{}]*\}\}/g
 
-interface Named {
+export interface Named {
   readonly path: Path
   readonly node: ScalarNode
   readonly key: MapEntry['key'] | undefined
@@ -31,7 +31,7 @@ export function checkPaths(
   const files = new Map<string, string[]>()
   const known = new Map<z.ZodObject, ReturnType<typeof placesIn>>()
   const pathsIn = (schema: z.ZodObject, root: ConfigNode, base: Path): Named[] => {
-    const places = known.get(schema) ?? placesIn(schema)
+    const places = known.get(schema) ?? placesIn(schema, ({ reaches }) => reaches === 'files')
     known.set(schema, places)
     return places.flatMap(path => scalarsAt({ node: root, path: base, key: undefined }, path))
   }
@@ -75,13 +75,14 @@ function check(
   warnings.add(place, path, `${sign} is not replaced: ${advice}`)
 }
 
-/** Finds those options of a schema that name files. */
-function placesIn(schema: z.ZodObject): (readonly string[])[] {
-  const places = textOptions(schema).filter(({ reaches }) => reaches === 'files')
+/** Finds those options of a schema that `fits` accepts. */
+export function placesIn(schema: z.ZodObject, fits: (option: TextOption) => boolean): (readonly string[])[] {
+  const places = textOptions(schema).filter(fits)
   return [...new Map(places.map(({ path }) => [path.join('\0'), path])).values()]
 }
 
-function scalarsAt(from: { node: ConfigNode; path: Path; key: Named['key'] }, path: readonly string[]): Named[] {
+/** The texts at a place, in which `*` stands for any list item or mapping key. */
+export function scalarsAt(from: { node: ConfigNode; path: Path; key: Named['key'] }, path: readonly string[]): Named[] {
   const { node } = from
   const [step, ...rest] = path
   if (step === undefined) {

@@ -468,3 +468,46 @@ t.test('each component of a long chain is asked once for its fields', async t =>
   t.equal(warnings.filter(({ message }) => /no event that comes here can have \.other/.test(message)).length, 20)
   t.equal(asked, 20)
 })
+
+t.test('placeholders of other programs in texts with fields, and events that choose where they go', t => {
+  const lone = (field: string) =>
+    `begins with a field, so whoever writes the events chooses the whole name. Begin with a text of your own, as in logs-\${${field}}`
+  const DATE =
+    'is not replaced: this option has no dates. Put the date into a field with a processor of type edit, and write ${.FIELD}'
+  const OTHER_DATE = 'is not replaced: of dates, only %Y, %m, %d, %F, %H and %M are'
+  const written = (sign: string, path: string) => `${sign} is not replaced: write \${${path}} for the value of a field`
+  const [KAFKA, LOKI] = ['type: kafka, brokers: [a]', "type: loki, url: 'http://127.0.0.1:1'"]
+  const [ELASTIC, S3] = ["type: elasticsearch, url: 'http://127.0.0.1:1'", 'type: s3, bucket: logs']
+  const cases: [options: string, warnings: string[]][] = [
+    [`${KAFKA}, topic: 'log-{{ app }}-%Y'`, [written('{{ app }}', '.app'), `%Y ${DATE}`]],
+    [`${KAFKA}, topic: '$topic'`, [written('$topic', '.topic')]],
+    [`${KAFKA}, topic: '%{[fields][log_topic]}'`, [written('%{[fields][log_topic]}', '.fields.log_topic')]],
+    [`${KAFKA}, topic: '\${.topic}'`, [lone('.topic')]],
+    [`${KAFKA}, topic: '\${.topic:-x}-a'`, [lone('.topic')]],
+    [`${KAFKA}, topic: 'logs-\${.topic}', headers: { a: '\${.a}' }`, []],
+    [`${KAFKA}, topic: '\${TOPIC}'`, ['a template of a date or a field is not replaced']],
+    [`${LOKI}, labels: { app: '%{app}', b: '\${.b}' }`, [written('%{app}', '.app')]],
+    [`${LOKI}, labels: { app: "$sub['stream']" }`, [written("$sub['stream']", '.sub.stream')]],
+    [`${LOKI}, labels: { a: b }, structured_metadata: { day: '%d' }`, [`%d ${DATE}`]],
+    [`${LOKI}, labels: { a: b }, tenant: '\${.team}'`, [lone('.team')]],
+    ["type: http, url: 'http://127.0.0.1:1/%d0%20/{{ .app }}?token=$abc'", [written('{{ .app }}', '.app')]],
+    ["type: http, url: 'http://127.0.0.1:1', headers: { x: 'Bearer a$b' }", []],
+    ["type: otlp, url: 'http://127.0.0.1:1', resource: { a: '{{ a-b }}', b: '${.b}' }", [written('{{ a-b }}', '.a-b')]],
+    [`${ELASTIC}, index: 'logs-%Y.%m.%d-%F'`, []],
+    [`${ELASTIC}, index: 'logs-%j'`, [`%j ${OTHER_DATE}`]],
+    [`${ELASTIC}, index: '<logs-{now/d}>'`, []],
+    [`${ELASTIC}, index: '\${.app:-none}-%F'`, [lone('.app')]],
+    [`${S3}, key: 'date=%F/$TAG/'`, [written('$TAG', '.TAG')]],
+    [`${S3}, key: '%Y/\${.app}/'`, []],
+  ]
+  const sources = 'sources: { in: { type: stdin, decode: json } }'
+  for (const [options, warnings] of cases) {
+    const text = `${sources}\ndestinations: { out: { inputs: [in], ${options} } }\n`
+    const found = warningsOf(text, { TOPIC: '%Y' }).map(warning => warning.replace(/^.*? destinations\.[^ ]*: /, ''))
+    t.same(found, warnings, options)
+  }
+  const edit = "processors: { e: { type: edit, inputs: [in], steps: [{ set: { .a: '%{b}' } }] } }"
+  const found = warningsOf(`${sources}\n${edit}\ndestinations: { out: { type: stdout, inputs: [e] } }\n`)
+  t.match(found, [/set.*%\{b\} is not replaced: write \$\{\.b\}/], 'in a processor')
+  t.end()
+})
