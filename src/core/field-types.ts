@@ -7,7 +7,7 @@ export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'ti
 export type FieldType = (typeof TYPES)[number]
 
 export const TYPES_TEXT =
-  'int; float; string; bool (true, t, yes, y, on, 1 and their opposites); duration (`1.5s`, `2h`, `250us` or `1h30m` becomes a number of milliseconds); bytes (`64KiB` or `1MB` becomes a number); timestamp (any usual form becomes ISO 8601; a time without a zone is in UTC, and the second 60 is the first one of the next minute)'
+  'int; float; string; bool (true, t, yes, y, on, 1 and their opposites); duration (`1.5s`, `2h`, `250us`, `1h30m` or `0` becomes a number of milliseconds); bytes (`64KiB` or `1MB` becomes a number); timestamp (any usual form becomes ISO 8601; a time without a zone is in UTC, and the second 60 is the first one of the next minute)'
 
 const EXPECTED: Readonly<Record<FieldType, string>> = {
   int: 'an integer',
@@ -71,6 +71,7 @@ const SHORTER: Readonly<Record<string, number>> = { ns: 1e6, us: 1e3, µs: 1e3, 
 /** Converts a text such as `1h30m`, `1.5 s` or `250us` to milliseconds. */
 function millisecondsOf(text: string): number | undefined {
   const parts = text.trim()
+  if (parts === '0') return 0
   if (parts === '' || parts.length > LONGEST_DURATION) return undefined
   let sum = 0
   PART.lastIndex = 0

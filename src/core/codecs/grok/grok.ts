@@ -131,6 +131,8 @@ export const grok = defineCodec({
     'Differences from Logstash:\n\n- `^` and `$` do not match at line ends within an event.\n- Atomic groups are ordinary groups.\n' +
     '- Escapes are those of JavaScript. In a pattern with other escapes or with literal braces, `[:alpha:]` and other classes contain only ASCII characters.\n' +
     '- A number may begin anywhere, and a time may lack seconds.\n- In the pattern sets of programs, an address is any text of address characters.\n' +
+    '- NETSCREENSESSIONLOG also matches lines without translated addresses, a session or a reason.\n' +
+    '- If a line has more columns than CLOUDFRONT_ACCESS_LOG or a BRO pattern, the additional text is in a later field, or left out: fields count from the left. Newer logs of Zeek need the ZEEK patterns.\n' +
     '- The `querytype` of BIND9 does not have flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH.\n\n' +
     `The names: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
   options,

@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** Smaller patterns for addresses, used where the surrounding pattern determines where the address ends. */
 const SMALL: Readonly<Record<string, string>> = {
-  IP: '[0-9A-Fa-f:.]+',
+  // A dot behind an address ends a sentence.
+  IP: '[0-9A-Fa-f:.]*[0-9A-Fa-f:]',
   IPORHOST: '[\\w.:-]+',
   SYSLOGHOST: '[\\w.:-]+',
   HOSTNAME: '[\\w.-]+',

@@ -206,6 +206,8 @@ export const syslog = defineCodec({
     'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
     '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, if the ' +
     'message has them. A timestamp without a year is read as local time, in the year that makes it nearest to the present.\n\n' +
+    'In a message of RFC 3164, a word is the `.app` only if a colon or `[PID]:` follows, because a limit by `.app` would otherwise have a key for each first word of a text. ' +
+    'A word is the `.host` only if more text follows, because it may be the whole text. Malformed structured data stays in `.message`, to lose no text.\n\n' +
     'As an encoding: each event becomes an RFC 5424 message with these fields. A missing or unknown `.severity` (or `.severity_code`, or `.level`) becomes `info`, ' +
     'and a missing or unknown `.facility` becomes `user`. A `.timestamp` that is not in RFC 3339 is left out. Line ends become spaces. ' +
     'An event without `.message` has the JSON of its other fields in its place.',
@@ -234,6 +236,25 @@ export const syslog = defineCodec({
         severity_code: 5,
         structured_data: { 'meta@1': { zone: 'eu' } },
       },
+    },
+    {
+      title: 'A word without a colon is not an app',
+      yaml: '',
+      line: '<13>2026-02-18T16:01:59Z srv -- MARK --',
+      event: {
+        message: '-- MARK --',
+        timestamp: '2026-02-18T16:01:59Z',
+        host: 'srv',
+        facility: 'user',
+        severity: 'notice',
+        severity_code: 5,
+      },
+    },
+    {
+      title: 'A single word is the text',
+      yaml: '',
+      line: '2026-08-30T23:00:05Z X4711',
+      event: { message: 'X4711', timestamp: '2026-08-30T23:00:05Z' },
     },
   ],
   create: () => new Syslog(),
