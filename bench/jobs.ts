@@ -160,29 +160,38 @@ const tcp: Job = {
   },
 }
 
-/** With the configuration that is compared with other programs. */
-const otlp: Job = {
-  id: 'J5',
-  title: JOBS.J5,
+/** A job to a server, with the configuration that is compared with other programs. `receives`: options of the receiver. */
+const toServer = (id: 'J5' | 'J6' | 'J7' | 'J8', receives: readonly string[], input?: InputKind): Job => ({
+  id,
+  title: JOBS[id],
   target: undefined,
-  input: 'nginx',
+  ...(input && { input }),
   async run(input, folder) {
-    const receiver = await CountingReceiver.start(['--records', 'otlp'])
+    const receiver = await CountingReceiver.start(receives)
     try {
       const config = join(folder, 'sluice.yaml')
-      fillIn('sluice-j5.yaml', config, { folder, input: input.path, out: '', port: receiver.port })
+      const name = `sluice-${id.toLowerCase()}.yaml`
+      fillIn(name, config, { folder, input: input.path, out: '', port: receiver.port })
+      const lines = input.lines * (id === 'J7' ? 2 : 1)
       const measured = await measure([...RUN, config], async daemon => {
-        while (daemon.exitCode === null && (await receiver.counts()).lines < input.lines) await wait(100)
+        while (daemon.exitCode === null && (await receiver.counts()).lines < lines) await wait(100)
         daemon.kill('SIGTERM')
       })
-      expect('bytes that arrived', (await receiver.counts()).bytes, input.bytes)
+      expect('lines that arrived', (await receiver.counts()).lines, lines)
       return measured
     } finally {
       receiver.close()
     }
   },
-}
+})
+
+const servers = [
+  toServer('J5', ['--records', 'otlp'], 'nginx'),
+  toServer('J6', ['--records', 'loki']),
+  toServer('J7', ['--bulk']),
+  toServer('J8', []),
+]
 
 export const jobs: readonly Job[] = [raw, throttled, http]
-/** The jobs that can be profiled. The obvious program has no part that compares with the last one. */
-export const profiled: readonly Job[] = [...jobs, tcp, otlp]
+/** The jobs that can be profiled. The obvious program has no part that compares with those after `jobs`. */
+export const profiled: readonly Job[] = [...jobs, tcp, ...servers]
