@@ -11,6 +11,7 @@ process.chdir(dirname(dirname(fileURLToPath(import.meta.url))))
 const PARTS = [
   'src/core/codecs/assembly/field-lines.ts',
   'src/lib/kernel/assembly/index.ts',
+  'src/components/loki/assembly/entries.ts',
   'src/components/otlp/assembly/log-records.ts',
 ]
 const OUT = 'src/lib/kernel/kernel.wasm'

@@ -3,7 +3,7 @@ import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
 import { dated, isDated } from '../../core/dated.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { appendEventId } from '../../core/event/event-id.js'
+import { appendEventId, eventSums } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
@@ -68,19 +68,22 @@ export class BulkRequest {
 
   encode(request: readonly EventBatch[]): Encoded {
     const body = this.#spare.take(roomFor(request, LINE_ROOM))
-    for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, body)
+    for (const batch of request) {
+      const sums = eventSums(batch)
+      for (let i = 0; i < batch.length; i++) this.#add(batch, i, sums[i]!, body)
+    }
     const parts = [body.bytes.subarray(0, body.length)]
     return { parts, bytes: body.length, release: () => this.#spare.give(body) }
   }
 
-  #add(batch: EventBatch, i: number, body: GrowingBytes): void {
+  #add(batch: EventBatch, i: number, sum: number, body: GrowingBytes): void {
     const values = this.targetOf(batch, i)
     if (values !== this.#valuesOfHead) {
       this.#valuesOfHead = values
       this.#head = Buffer.from(`${this.#action}${values},"_id":"`)
     }
     body.add(this.#head, 0, this.#head.length)
-    appendEventId(batch, i, body)
+    appendEventId(batch, i, sum, body)
     body.add(AFTER_ID, 0, AFTER_ID.length)
     const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
     if (this.#ownField.load(batch, i) === MISSING) {

@@ -1,7 +1,7 @@
 import { encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { appendEventId } from '../../core/event/event-id.js'
+import { appendEventId, eventSum } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
@@ -96,7 +96,7 @@ export class RecordEncoder {
     for (const { name, value } of this.#headers) {
       this.#text.clear()
       if (value) value.append(batch, i, this.#text)
-      else appendEventId(batch, i, this.#text)
+      else appendEventId(batch, i, eventSum(batch, i), this.#text)
       const { bytes, length } = this.#text
       if (length > 0) values.push([name, Buffer.from(bytes.subarray(0, length))])
     }

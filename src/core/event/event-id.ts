@@ -1,6 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
+import { LineSums } from '../../lib/kernel/line-sums.js'
 import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
@@ -37,8 +39,9 @@ export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
 }
 
-export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): void {
-  eventIdBytes(batch, i)
+/** `sum`: the checksum of the event. */
+export function appendEventId(batch: EventBatch, i: number, sum: number, to: GrowingBytes): void {
+  eventIdBytes(batch, i, sum)
   to.reserve(id.length * 2)
   const { bytes } = to
   for (let p = 0; p < id.length; p += 3, to.length += 4) {
@@ -51,7 +54,7 @@ export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): v
 }
 
 /** Returns the bytes of the id, valid until the next call. */
-export function eventIdBytes(batch: EventBatch, i: number): Buffer {
+export function eventIdBytes(batch: EventBatch, i: number, sum = eventSum(batch, i)): Buffer {
   const { reading } = batch
   if (reading !== readingOfId) {
     id.fill(0, 0, READING)
@@ -59,13 +62,25 @@ export function eventIdBytes(batch: EventBatch, i: number): Buffer {
     readingOfId = reading
   }
   id.writeUIntBE(batch.place(i), READING, PLACE)
-  id.writeUInt32BE(eventSum(batch, i), READING + PLACE)
+  id.writeUInt32BE(sum, READING + PLACE)
   return id
 }
 
 /** Returns a checksum of event `i` as it is now. */
 export function eventSum(batch: EventBatch, i: number): number {
   return crc32(batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i))
+}
+
+let sums = new Uint32Array(1024)
+
+/** Returns the checksums of all events, valid until the next call. */
+export function eventSums(batch: EventBatch): Uint32Array {
+  const { length, texts } = batch
+  if (sums.length < length) sums = new Uint32Array(length * 2)
+  const kernel = texts ? undefined : theKernel()?.part(LineSums)
+  if (kernel) kernel.sum(batch, sums)
+  else for (let i = 0; i < length; i++) sums[i] = eventSum(batch, i)
+  return sums
 }
 
 let lastReading = ''

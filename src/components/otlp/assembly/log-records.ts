@@ -3,6 +3,7 @@ import { dayNumber, twoDigits } from '../../../lib/kernel/assembly/dates'
 import { isIsoTime } from '../../../lib/kernel/assembly/iso-time'
 import { ALSE, escaped, NULL, stringEndAt, TRUE } from '../../../lib/kernel/assembly/json-scalars'
 import { forgetBlock } from '../../../lib/kernel/assembly/special-characters'
+import { copyBytes, putHead, putGroups, sizeOfGroups } from '../../../lib/kernel/assembly/numbers'
 
 /**
  * Writes valid JSON objects as log records of OTLP in protobuf, with the same results as components/otlp/log-record.ts.
@@ -138,12 +139,6 @@ function useOfOther(p: usize, name: usize): u32 {
   return use
 }
 
-/** Copies at least `length` bytes, 16 at a time. `to` must be at least 16 bytes before `p`. */
-@inline
-function copy(p: usize, length: usize, to: usize): void {
-  for (let copied: usize = 0; copied < length; copied += 16) v128.store(to + copied, v128.load(p + copied))
-}
-
 /** Decodes the string content [p, end) to `to`. Returns the end of the text; 0 for an escape of a code point. */
 function unescape(p: usize, end: usize, to: usize): usize {
   while (p < end) {
@@ -167,29 +162,9 @@ function unescape(p: usize, end: usize, to: usize): usize {
   return to
 }
 
-function sizeOfVarint(value: usize): usize {
-  return value < 0x80 ? 1 : value < 0x4000 ? 2 : 3
-}
-
-@inline
-function putVarint(to: usize, value: u64): usize {
-  while (value >= 0x80) {
-    store<u8>(to++, <u8>(value | 0x80))
-    value >>= 7
-  }
-  store<u8>(to, <u8>value)
-  return to + 1
-}
-
-@inline
-function putHead(to: usize, tag: u8, size: usize): usize {
-  store<u8>(to, tag)
-  return putVarint(to + 1, size)
-}
-
 function putBytes(to: usize, tag: u8, p: usize, size: usize): usize {
   to = putHead(to, tag, size)
-  copy(p, size, to)
+  copyBytes(p, size, to)
   return to + size
 }
 
@@ -207,7 +182,7 @@ let isMap = false
 
 /** Writes an attribute or a member of the body, up to its value. The caller then writes the value, of `size` bytes. */
 function putName(to: usize, name: usize, length: usize, size: usize): usize {
-  to = putHead(to, isMap ? MEMBER_TAG : ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
+  to = putHead(to, isMap ? MEMBER_TAG : ATTRIBUTE_TAG, 2 + sizeOfGroups(length) + length + sizeOfGroups(size) + size)
   to = putBytes(to, KEY_TAG, name, length)
   return putHead(to, VALUE_TAG, size)
 }
@@ -238,7 +213,7 @@ function putText(to: usize, name: usize, length: usize, p: usize): usize {
   const end = stringEndAt(p)
   behind = end + 1
   if (!findText(p, end, escaped, to + HEADS + length)) return 0
-  to = putName(to, name, length, 1 + sizeOfVarint(textSize) + textSize)
+  to = putName(to, name, length, 1 + sizeOfGroups(textSize) + textSize)
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
@@ -279,10 +254,10 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
   // Writes the value here only to learn its size. The following writes overwrite it.
-  const size = putVarint(to, value) - to + 1
+  const size = putGroups(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
-  return putVarint(to + 1, value)
+  return putGroups(to + 1, value)
 }
 
 /** Returns the ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time in the years 1971 to 2500. */
@@ -360,14 +335,14 @@ function endOf(what: u32): usize {
 /** Writes the body. Returns its end; 0: it has a rare escape. */
 function putBody(to: usize, hasEscapes: u32): usize {
   if (!findText(startOf(BODY), endOf(BODY), hasEscapes, to + HEADS)) return 0
-  to = putHead(to, BODY_TAG, 1 + sizeOfVarint(textSize) + textSize)
+  to = putHead(to, BODY_TAG, 1 + sizeOfGroups(textSize) + textSize)
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
 /** Writes a body's heads at `to`. Moves its members, now at `to` + HEADS, behind the heads. Returns the body's end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
-  to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)
+  to = putHead(to, BODY_TAG, 1 + sizeOfGroups(size) + size)
   to = putHead(to, MAP_TAG, size)
   memory.copy(to, members, size)
   return to + size
@@ -457,7 +432,7 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
   if (to) to = putOthers(to)
   if (!to) return 0
   const size = to - record
-  const start = head + 1 + sizeOfVarint(size)
+  const start = head + 1 + sizeOfGroups(size)
   if (start != record) memory.copy(start, record, size)
   putHead(head, RECORD_TAG, size)
   return start + size

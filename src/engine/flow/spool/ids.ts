@@ -1,5 +1,5 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import { eventSum } from '../../../core/event/event-id.js'
+import { eventSum, eventSums } from '../../../core/event/event-id.js'
 
 /**
  * The ids of the events in a record of a spool. If a source reads events again after a kill, the spool recognizes them
@@ -26,10 +26,11 @@ export function encodeIds(request: readonly EventBatch[], at: number): Buffer {
     to += bytes.write(reading, to, 'hex')
     to = bytes.writeUInt32LE(length, to)
     let before = 0
+    const sums = eventSums(batch)
     for (let i = 0; i < length; i++) {
       const place = batch.place(i)
       to = writeStep(bytes, to, place - before)
-      to = bytes.writeUInt32LE(eventSum(batch, i), to)
+      to = bytes.writeUInt32LE(sums[i]!, to)
       before = place
     }
   }

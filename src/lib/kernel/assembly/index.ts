@@ -1,5 +1,6 @@
 export { base, scanLines, setCopy, setNames } from './json-lines'
 export { learnKey, setKnown } from './known-keys'
 export { findLines } from './line-ends'
+export { setSumTables, sumLines } from './line-sums'
 export { setFields } from './members'
 export { hashStrings, narrowStrings } from './strings'

@@ -7,7 +7,7 @@ import { reduce } from '../../../../src/components/processors/reduce.js'
 import type { AnyDefinition } from '../../../../src/core/component.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { appendEventId, eventId } from '../../../../src/core/event/event-id.js'
+import { appendEventId, eventId, eventSums } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { BatchDecoder, encodeBatch } from '../../../../src/engine/flow/disk-buffer/record.js'
 import { GrowingBytes } from '../../../../src/lib/formats/growing-bytes.js'
@@ -39,7 +39,7 @@ async function idsOf(
     write(batch: EventBatch, _encoding, done) {
       const text = new GrowingBytes()
       for (let i = 0; i < batch.length; i++) ids.push(eventId(batch, i))
-      for (let i = 0; i < batch.length; i++) appendEventId(batch, i, text)
+      for (let i = 0; i < batch.length; i++) appendEventId(batch, i, eventSums(batch)[i]!, text)
       t.equal(text.bytes.toString('latin1', 0, text.length), ids.slice(-batch.length).join(''))
       const kept = new BatchDecoder(wanted).decode(encodeBatch(batch, 0, undefined, true), new Ack(() => {}))
       const inBuffer = Array.from({ length: batch.length }, (_, i) => eventId(kept, i))
