@@ -194,6 +194,11 @@ export class TemplateMembers {
       .map(([name, template]) => ({ name, compiled: compileTemplate(template, field) }))
   }
 
+  /** Whether all events have the same members. */
+  get isConstant(): boolean {
+    return this.#variable.length === 0
+  }
+
   /** Returns the members for event `i`, such as `"app":"cart","level":"info"`. */
   of(batch: EventBatch, i: number): string {
     let json = this.#constant

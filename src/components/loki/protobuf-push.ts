@@ -3,6 +3,7 @@ import { highOf, lowOf, WireWriter } from '../../core/codecs/protobuf/protobuf-o
 import { BYTES, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import type { EventTime } from '../../core/event/event-time.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { sizeOfAll } from '../../lib/formats/parts.js'
 
 /** Typical bytes of an entry's length prefix. */
 const ENTRY_ROOM = 2
@@ -69,7 +70,7 @@ export class ProtobufPush {
       head.add(ofLabels.bytes, 0, ofLabels.length)
       return [head.bytes.subarray(0, head.length), bytes.subarray(0, length)]
     })
-    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+    return { parts, bytes: sizeOfAll(parts) }
   }
 }
 

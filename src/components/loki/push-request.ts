@@ -1,11 +1,15 @@
-import { addEventText, type Encoded, encodedEvent, eventText, roomFor } from '../../core/codecs/encode.js'
+import { addEventText, type Encoded, encodedEvent, eventText, roomFor, writtenFrom } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import { isConstant, sharedReaders, TemplateMembers } from '../../core/template.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { sizeOfAll } from '../../lib/formats/parts.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
+import type { Lines } from '../../lib/kernel/line-memory.js'
+import { EntryLines } from './entry-lines.js'
 import type { LokiOptions } from './options.js'
 import { ProtobufPush } from './protobuf-push.js'
 
@@ -41,6 +45,8 @@ export class PushRequest {
   readonly #metadata: TemplateMembers
   readonly #time: EventTime
   readonly #protobuf: ProtobufPush | undefined
+  /** The WebAssembly kernel, which writes most entries. Undefined if it cannot run, or if entries have metadata. */
+  readonly #kernel: EntryLines | undefined
   /** Streams by the values of their labels. */
   readonly #streams = new Map<string, Stream>()
   /** The stream for events beyond `max_streams`. */
@@ -56,6 +62,7 @@ export class PushRequest {
     this.#metadata = new TemplateMembers(options.structured_metadata, field)
     this.#time = new EventTime(field(options.timestamp))
     if (options.compression === 'snappy') this.#protobuf = new ProtobufPush()
+    if (Object.keys(options.structured_metadata).length === 0) this.#kernel = theKernel()?.part(EntryLines)
     const other = Object.entries(options.labels).map(([name, template]) => [
       name,
       isConstant(template) ? template.parts.join('') : OTHER,
@@ -66,16 +73,21 @@ export class PushRequest {
   encode(request: readonly EventBatch[]): Encoded {
     const streams = new Map<string, GrowingBytes>()
     const now = this.#context.clock.now()
-    for (const batch of request)
-      for (let i = 0; i < batch.length; i++) {
+    for (const batch of request) {
+      // Finds all flags before the kernel writes entries, because finding flags may also use the kernel.
+      for (let i = 0; i < batch.length; i++) batch.look(i)
+      for (let i = 0; i < batch.length; ) {
         const stream = this.#streamOf(batch, i)
         stream.usedAt = now
-        if (stream === this.#other) this.#countOther()
-        if (stream.hasNoLabels) this.#countUnknown()
         let values = streams.get(stream.labels)
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
-        this.#add(batch, i, values)
+        const from = i
+        i = this.#addLines(batch, i, stream, values)
+        if (i === from) this.#add(batch, i++, values)
+        if (stream === this.#other) this.#countOther(i - from)
+        if (stream.hasNoLabels) this.#countUnknown(i - from)
       }
+    }
     const release = () => {
       for (const values of streams.values()) this.#spare.give(values)
       streams.clear()
@@ -87,7 +99,23 @@ export class PushRequest {
       parts.push(bytes.subarray(0, length), END)
     }
     parts.push(END)
-    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0), release }
+    return { parts, bytes: sizeOfAll(parts), release }
+  }
+
+  /** From `first` on, adds the events of a stream that the kernel writes in one call. Returns the index after them. */
+  #addLines(batch: EventBatch, first: number, stream: Stream, values: GrowingBytes): number {
+    const lines = this.#kernel && writtenFrom(this.#options.encoding, batch, first)
+    if (!lines) return first
+    const time = { unix: this.#time.unix, readTime: (i: number) => this.#time.readUnix(batch, i) }
+    const ofStream = this.#labels.isConstant ? lines : { ...lines, length: this.#endOf(stream, batch, first, lines) }
+    return this.#kernel!.write(ofStream, first, time, this.#protobuf ? 'protobuf' : 'json', values)
+  }
+
+  /** Returns the index after the events from `first` on that are in the same stream. */
+  #endOf(stream: Stream, batch: EventBatch, first: number, { length }: Lines): number {
+    let i = first + 1
+    while (i < length && this.#streamOf(batch, i) === stream) i++
+    return i
   }
 
   #add(batch: EventBatch, i: number, values: GrowingBytes): void {
@@ -139,16 +167,17 @@ export class PushRequest {
     for (const [key, { usedAt }] of this.#streams) if (now - usedAt > IDLE_MS) this.#streams.delete(key)
   }
 
-  #countOther(): void {
+  #countOther(events: number): void {
     const help = 'Events beyond max_streams; the labels of their streams are "other".'
-    this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value++
+    this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value += events
   }
 
-  #countUnknown(): void {
+  #countUnknown(events: number): void {
     const help = 'Events for which all labels are empty; they have the label service_name="unknown_service".'
     const text =
       'sent an event as service_name="unknown_service", because all of its labels are empty; add a label with a default, as in ${.app:-none}'
     const counter = this.#context.metrics.counter('sluice_loki_unlabeled_events_total', help)
-    if (counter.value++ === 0) this.#context.log.warn({ code: 'SLUICE_LOKI_UNLABELED' }, text)
+    if (counter.value === 0) this.#context.log.warn({ code: 'SLUICE_LOKI_UNLABELED' }, text)
+    counter.value += events
   }
 }

@@ -5,6 +5,7 @@ import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import { type CompiledTemplate, compileTemplate } from '../../core/template.js'
 import { LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { sizeOfAll } from '../../lib/formats/parts.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
@@ -58,8 +59,7 @@ export class ExportRequest {
       }
     }
     const parts = this.records.request(groups.values())
-    const bytes = parts.reduce((sum, { length }) => sum + length, 0)
-    return { parts, bytes, release: () => this.#release(groups) }
+    return { parts, bytes: sizeOfAll(parts), release: () => this.#release(groups) }
   }
 
   /** Converts the events of a batch to lines of JSON, because the lines of the batch have another format. */

@@ -1,6 +1,7 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
 import { exactJson } from '../../lib/formats/normal-json.js'
+import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
 import { behindMark, type Codec, NEWLINE } from '../codec.js'
 import { InternalError } from '../errors.js'
@@ -195,12 +196,33 @@ const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition
 
 /** Returns the encoded bytes of event `i` if they already exist, otherwise undefined. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
-  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
-  if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {
+  if (isInChunk(encoding, batch, i)) {
     const [start, end] = [batch.starts[i]!, batch.ends[i]!]
     return { bytes: batch.chunk, start: encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end }
   }
   const { texts } = batch
   if (!texts?.has(i) || !(encoding === 'raw' || isJson(encoding))) return undefined
   return { bytes: texts.bytes, start: texts.starts[i]!, end: texts.ends[i]! }
+}
+
+function isInChunk(encoding: Encoding, batch: EventBatch, i: number): boolean {
+  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
+  return !isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))
+}
+
+/**
+ * Returns the encoded events from `first` on that follow each other in one buffer, up to `length`. Undefined if the
+ * bytes of event `first` do not exist yet.
+ */
+export function writtenFrom(encoding: Encoding, batch: EventBatch, first: number): Lines | undefined {
+  const found = writtenAt(encoding, batch, first)
+  if (!found) return undefined
+  const { texts, flags, chunk } = batch
+  const inChunk = found.bytes === chunk
+  const { starts, ends } = inChunk ? batch : texts!
+  if (starts[first] !== found.start) return undefined
+  let length = first + 1
+  for (; length < batch.length && starts[length]! >= ends[length - 1]!; length++)
+    if (!(inChunk ? isInChunk(encoding, batch, length) : texts!.has(length))) break
+  return { chunk: found.bytes, starts, ends, flags, length }
 }

@@ -27,6 +27,8 @@ export class EventTime {
   #lastIso = ''
   #lastRead: TimeParts | undefined
   #lastText = ''
+  #receivedMs = Number.NaN
+  #receivedParts: TimeParts = { seconds: 0, digits: '' }
 
   constructor(field: FieldReader) {
     this.#field = field
@@ -96,12 +98,21 @@ export class EventTime {
   }
 
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
+    if (this.#field.isReceipt(batch)) return this.#received(batch.receivedAt)
     const kind = this.#field.load(batch, i)
     if (kind !== STRING_VALUE && kind !== NUMBER) return undefined
     // A double cannot hold nanoseconds, so a number is read as it is written.
     const { bytes, start, end } = this.#field
     const isWritten = kind === NUMBER && bytes.length > 0
     return this.#text.partsOf(isWritten ? bytes.toString('latin1', start, end) : this.#field.text())
+  }
+
+  #received(ms: number): TimeParts {
+    if (ms !== this.#receivedMs) {
+      this.#receivedMs = ms
+      this.#receivedParts = { seconds: Math.floor(ms / 1000), digits: new Date(ms).toISOString().slice(-4, -1) }
+    }
+    return this.#receivedParts
   }
 }
 

@@ -38,6 +38,7 @@ export class FieldReader {
   readonly #wanted: WantedNames
   readonly #slot: number
   readonly #isMessage: boolean
+  readonly #isTimestamp: boolean
   readonly #rest: readonly PathSegment[]
   /** `#rest`, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
@@ -57,6 +58,7 @@ export class FieldReader {
     this.#rest = path.segments.slice(1)
     this.#steps = this.#rest.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
     this.#isMessage = path.segments[0] === 'message' && this.#rest.length === 0
+    this.#isTimestamp = path.segments[0] === 'timestamp' && this.#rest.length === 0
     if (typeof this.#rest[0] === 'string') {
       this.#inner = new WantedNames()
       this.#inner.slot(this.#rest[0])
@@ -74,6 +76,11 @@ export class FieldReader {
       return this.#setBytes(STRING_VALUE, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
     }
     return this.#loadOrigin(batch, flags)
+  }
+
+  /** Whether the value is the time of receipt, the same for all events of the batch. */
+  isReceipt({ origin, texts }: EventBatch): boolean {
+    return this.#isTimestamp && origin.codec.form === 'message' && !texts
   }
 
   /** Returns the slot of the field in lines of JSON; -1 if the field has no slot or the first line is not DECODED. */
