@@ -231,25 +231,21 @@ export class Partitions {
       this.#find(batch, 0)!.batcher.add(batch, at)
       return undefined
     }
-    const indices = new Map<Partition, number[]>()
-    let before: Partition | undefined
-    let own: number[] = []
-    let count = 0
-    for (; count < batch.length; count++) {
-      const partition = this.#find(batch, count)
-      if (!partition) break
-      if (partition !== before) {
-        own = indices.get(partition) ?? []
-        indices.set(partition, own)
-        before = partition
-      }
-      own.push(count)
-    }
-    if (count === 0) return batch
-    const [first] = indices.keys()
-    if (count === batch.length && indices.size === 1) {
-      first!.batcher.add(batch, at)
+    const first = this.#find(batch, 0)
+    if (!first) return batch
+    let count = 1
+    let next: Partition | undefined = first
+    while (count < batch.length && (next = this.#find(batch, count)) === first) count++
+    if (count === batch.length) {
+      first.batcher.add(batch, at)
       return undefined
+    }
+    const indices = new Map([[first, Array.from({ length: count }, (_, i) => i)]])
+    while (next) {
+      let own = indices.get(next)
+      if (!own) indices.set(next, (own = []))
+      own.push(count++)
+      next = count < batch.length ? this.#find(batch, count) : undefined
     }
     for (const [partition, own] of indices) partition.batcher.add(batch.select(own), at)
     const rest = count < batch.length ? batch.fork(count) : undefined
