@@ -26,7 +26,7 @@ async function ask(
   at = server!.url,
 ): Promise<Buffer> {
   const url = new URL(at)
-  const signable = { method, host: url.host, path, query, headers: {}, body: Buffer.alloc(0) }
+  const signable = { method, host: url.host, path, query, headers: {}, body: [] }
   const headers = sign(signable, KEYS, { region: 'us-east-1', service: 's3' }, Date.now())
   const response = await fetch(`${url.origin}${path}?${queryText(query)}`, { method, headers })
   const body = Buffer.from(await response.arrayBuffer())

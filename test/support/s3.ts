@@ -12,6 +12,8 @@ export class S3 {
   readonly prefix: string
   /** The KMS keys that exist; undefined: nothing is checked. */
   kmsKeys: ReadonlySet<string> | undefined
+  /** Whether it requires a checksum of each object, as in a bucket with Object Lock. */
+  isLocked = false
   #count = 0
 
   constructor(bucket = 'logs') {
@@ -19,8 +21,7 @@ export class S3 {
   }
 
   readonly answer = ({ method, path, body, headers }: Received): Answer => {
-    // As in a bucket with Object Lock.
-    if (method === 'PUT' && !headers['content-md5'])
+    if (this.isLocked && method === 'PUT' && !headers['content-md5'])
       return refusal(400, 'InvalidRequest', 'Content-MD5 OR x-amz-checksum- HTTP header is required')
     const signed = /SignedHeaders=([^,]*)/.exec(headers.authorization ?? '')?.[1]?.split(';') ?? []
     const unsigned = Object.keys(headers).find(name => name.startsWith('x-amz-') && !signed.includes(name))

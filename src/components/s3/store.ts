@@ -1,12 +1,13 @@
-import { createHash, getFips } from 'node:crypto'
+import { getFips } from 'node:crypto'
 import type { ComponentContext, HandoverState } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { ObjectFile } from '../../engine/flow/spool/object-file.js'
 import type { ObjectStore } from '../../engine/flow/spool/spooled-destination.js'
 import { hideSecrets } from '../../lib/formats/escapes.js'
+import { sizeOfAll } from '../../lib/formats/parts.js'
 import { packageVersion } from '../../lib/version.js'
 import { AwsCredentials } from '../../net/aws/credentials.js'
-import { encodeUri, queryText, sign } from '../../net/aws/sign.js'
+import { digest, encodeUri, queryText, sign } from '../../net/aws/sign.js'
 import { bodyText, drain } from '../../net/http/client/answers/read-answer.js'
 import { isSuccess, requestCounter, retryAfterMs } from '../../net/http/client/answers/statuses.js'
 import { withoutSlash } from '../../net/http/client/options.js'
@@ -17,7 +18,6 @@ import { NO_UPLOAD, objectRefusal, S3Refusal, unescaped } from './refusal.js'
 /** An object larger than this is sent in parts of this size. A part is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
-const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
 /** The note of an object whose upload was requested, while the id of the upload is not known yet. */
 const ASKED = '?'
@@ -34,7 +34,13 @@ interface Asked {
   readonly key: string
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
-  readonly body?: Buffer
+  readonly body?: readonly Buffer[]
+}
+
+interface Said {
+  readonly text: string
+  readonly etag?: string | undefined
+  readonly length?: string | undefined
 }
 
 export class S3Store implements ObjectStore {
@@ -44,12 +50,17 @@ export class S3Store implements ObjectStore {
   readonly #url: string
   readonly #credentials: AwsCredentials
   readonly #transport: Transport
+  /** Whether requests have a checksum of the object besides the signature. Buckets with Object Lock require it. */
+  #hasDigest = false
+  /** Whether signatures cover the object. With TLS, this is unnecessary. Some buckets require it. */
+  #isSigned: boolean
 
   constructor(options: S3Options, context: ComponentContext) {
     this.#options = options
     this.#context = context
     this.#region = regionOf(options, context)
     this.#url = bucketUrl(options, this.#region)
+    this.#isSigned = !this.#url.startsWith('https:')
     this.#credentials = new AwsCredentials(options.auth, options, this.#region, context)
     this.#transport = new Transport({ ...options, url: this.#url }, context)
   }
@@ -109,8 +120,8 @@ export class S3Store implements ObjectStore {
       return false
     }
     const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escaped(tag)}</ETag></Part>`)
-    const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
-    const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
+    const completion = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
+    const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body: [completion] }, signal)
     // The receiver may send status 200, and then report an error.
     if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw objectRefusal(500, text, `POST ${this.#url}`, {})
     return true
@@ -183,25 +194,40 @@ export class S3Store implements ObjectStore {
     }
   }
 
-  async #ask(
-    { method, key, query = {}, headers = {}, body = NOTHING }: Asked,
-    signal: AbortSignal,
-  ): Promise<{ text: string; etag?: string | undefined; length?: string | undefined }> {
+  /** Sends a request. If the receiver asks for a checksum or a signature of the body, sends the request again with it. */
+  async #ask(asked: Asked, signal: AbortSignal): Promise<Said> {
+    try {
+      return await this.#askOnce(asked, signal)
+    } catch (error) {
+      if (asked.method !== 'PUT' || !(error instanceof S3Refusal) || !this.#givesMore(error)) throw error
+      return await this.#askOnce(asked, signal)
+    }
+  }
+
+  #givesMore({ status, message }: S3Refusal): boolean {
+    if (!this.#hasDigest && /content-md5/i.test(message)) return (this.#hasDigest = true)
+    if (this.#isSigned || (status !== 400 && status !== 403)) return false
+    return (this.#isSigned = true)
+  }
+
+  async #askOnce({ method, key, query = {}, headers = {}, body = [] }: Asked, signal: AbortSignal): Promise<Said> {
     const { clock } = this.#context
     const { host, origin, pathname } = new URL(this.#url)
     const path = `${pathname === '/' ? '' : pathname}/${key.split('/').map(encodeUri).join('/')}`
     const place = `${method} ${this.#url}${key && `/${key}`}`
     const credentials = await this.#credentials.current(signal)
     const scope = { region: this.#region, service: 's3' }
-    const all = method === 'PUT' ? { ...headers, ...digestOf(body) } : headers
-    const signed = sign({ method, host, path, query, headers: all, body }, credentials, scope, clock.wall())
+    const isContent = method === 'PUT'
+    const all = isContent && this.#hasDigest ? { ...headers, ...digestOf(body) } : headers
+    const covered = isContent && !this.#isSigned ? undefined : body
+    const signed = sign({ method, host, path, query, headers: all, body: covered }, credentials, scope, clock.wall())
     const search = queryText(query)
     const sent = {
       target: new URL(origin),
       path: search ? `${path}?${search}` : path,
       method,
       headers: { 'user-agent': USER_AGENT, ...signed },
-      body: { parts: body.length > 0 ? [body] : [], bytes: body.length },
+      body: { parts: body, bytes: sizeOfAll(body) },
     }
     const answer = await this.#transport.request(sent, this.#url, signal).catch(error => {
       if (error instanceof DeliveryError && error.failure === 'retry') this.#count(error.reason)
@@ -233,9 +259,11 @@ export class S3Store implements ObjectStore {
   }
 }
 
-/** Buckets with Object Lock require MD5. Node.js in FIPS mode does not have MD5. */
-const digestOf = (body: Buffer): Record<string, string> =>
-  getFips() ? {} : { 'content-md5': createHash('md5').update(body).digest('base64') }
+/** Node.js in FIPS mode does not have MD5. */
+const digestOf = (body: readonly Buffer[]): Record<string, string> =>
+  getFips()
+    ? { 'x-amz-checksum-sha256': digest('sha256', body).digest('base64') }
+    : { 'content-md5': digest('md5', body).digest('base64') }
 
 const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${character.charCodeAt(0)};`)
 

@@ -16,7 +16,8 @@ export interface Signable {
   readonly query: Readonly<Record<string, string>>
   /** Headers by lower-case name. All are signed. */
   readonly headers: Readonly<Record<string, string>>
-  readonly body: Buffer
+  /** In parts. Undefined: the signature does not cover the body. */
+  readonly body: readonly Buffer[] | undefined
 }
 
 export interface CredentialScope {
@@ -26,7 +27,12 @@ export interface CredentialScope {
 
 const ALGORITHM = 'AWS4-HMAC-SHA256'
 
-export const sha256 = (content: Buffer | string) => createHash('sha256').update(content).digest('hex')
+const UNSIGNED = 'UNSIGNED-PAYLOAD'
+
+export const digest = (algorithm: 'sha256' | 'md5', parts: readonly (Buffer | string)[]) =>
+  parts.reduce((hash, part) => hash.update(part), createHash(algorithm))
+
+const sha256 = (content: string) => digest('sha256', [content]).digest('hex')
 
 const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).update(text).digest()
 
@@ -49,7 +55,7 @@ export function sign(
 ): Record<string, string> {
   const time = new Date(at).toISOString().replace(/[-:]|\.\d+/g, '')
   const [date = ''] = time.split('T')
-  const hash = sha256(body)
+  const hash = body ? digest('sha256', body).digest('hex') : UNSIGNED
   const added = {
     ...headers,
     'x-amz-date': time,

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib'
+import { sizeOfAll } from '../../../lib/formats/parts.js'
 import { type Amount, add } from '../counters.js'
 
 /**
@@ -41,12 +42,24 @@ export function unsettled(from: LogPosition, to: LogPosition, settled: readonly 
   return amount
 }
 
-/** Writes the header into the first bytes of `framed`. The record is already in `framed`, after those bytes. */
-export function seal(framed: Buffer, place: LogPosition, events: number, bytes: number): void {
-  const record = framed.subarray(HEAD_SIZE)
+/**
+ * Writes the header into the first bytes of `framed`. The record is already in `framed`, after those bytes. `rest`: the
+ * other parts of the record.
+ */
+export function seal(
+  framed: Buffer,
+  place: LogPosition,
+  events: number,
+  bytes: number,
+  rest: readonly Buffer[] = [],
+): void {
+  const parts = [framed.subarray(HEAD_SIZE), ...rest]
   RECORD_MARK.copy(framed)
-  framed.writeUInt32LE(crc32(record), 8)
-  framed.writeUInt32LE(record.length, 12)
+  framed.writeUInt32LE(
+    parts.reduce((sum, part) => crc32(part, sum), 0),
+    8,
+  )
+  framed.writeUInt32LE(sizeOfAll(parts), 12)
   framed.writeUInt32LE(events, 16)
   framed.writeUInt32LE(bytes, 20)
   framed.writeDoubleLE(place.event, 24)

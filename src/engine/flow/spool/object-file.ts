@@ -1,5 +1,6 @@
 import { errorCode } from '../../../core/errors.js'
 import { NewerFormat } from '../../../core/unreadable.js'
+import { sizeOfAll } from '../../../lib/formats/parts.js'
 import type { Amount } from '../counters.js'
 import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import {
@@ -57,6 +58,8 @@ const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
+/** A file up to this size is read once, before its first attempt, and stays in memory during this attempt. */
+const MOST_IN_MEMORY = 10 * 1024 * 1024
 /** Size in bytes of the field that holds the length of the ids. */
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
@@ -66,11 +69,13 @@ export const isObject = (name: string) => NAME.test(name)
 /** Whether the object with this file name may have been sent. If so, nothing may be appended to the object. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
-/** A record to be written, with free bytes for its header. */
-export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
-  const length = Buffer.alloc(HEAD_SIZE + LENGTH)
-  length.writeUInt32LE(ids.length, HEAD_SIZE)
-  return Buffer.concat([length, ids, ...content])
+/** A record to be written, in parts. The first part has free bytes for the header of the record. */
+export type Framed = readonly [head: Buffer, ids: Buffer, ...content: Buffer[]]
+
+export function framed(ids: Buffer, content: readonly Buffer[]): Framed {
+  const head = Buffer.alloc(HEAD_SIZE + LENGTH)
+  head.writeUInt32LE(ids.length, HEAD_SIZE)
+  return [head, ids, ...content]
 }
 
 /**
@@ -78,7 +83,7 @@ export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
  * overwritten when the next record is read.
  */
 export async function survey(
-  file: BufferFile,
+  file: Pick<BufferFile, 'read'>,
   size: number,
   onIds: (ids: Buffer) => void = () => {},
 ): Promise<ObjectSurvey> {
@@ -146,7 +151,8 @@ export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
 }
 
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
-  const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), ...ids.flatMap(one => framed(one, []).subarray(HEAD_SIZE))])
+  const framedIds = ids.flatMap(one => [framed(one, [])[0].subarray(HEAD_SIZE), one])
+  const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), ...framedIds])
   seal(record, START, 0, 0)
   await folder.remove(name).catch(() => {})
   const file = await folder.create(name)
@@ -179,6 +185,13 @@ export async function readIds(folder: BufferFolder, name: string): Promise<Buffe
     await file.close().catch(() => {})
   }
 }
+
+async function contentOf(file: BufferFile, size: number): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafeSlow(size)
+  return bytes.subarray(0, await file.read(bytes, 0))
+}
+
+const inMemory = (bytes: Buffer): Pick<BufferFile, 'read'> => ({ read: async (into, at) => bytes.copy(into, 0, at) })
 
 /** The next record mark at or after `from`; `size` if there is none. */
 async function nextMark(
@@ -217,6 +230,8 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
+  /** The whole file, from `finish` to `release`, so that it need not be read again. */
+  #content: Buffer | undefined
   /** Whether the name of the closed object is synced, so that the object stays closed after a power failure. */
   #isClosed = false
 
@@ -244,10 +259,12 @@ export class ObjectFile {
     return file
   }
 
-  async append(framed: Buffer, events: number, bytes: number): Promise<void> {
+  /** The memory of the record must not change before the promise settles. */
+  async append([head, ids, ...content]: Framed, events: number, bytes: number): Promise<void> {
     const isNew = this.end === 0
-    seal(framed, this.#place, events, bytes)
-    const parts = isNew ? [TITLE, this.#factsRecord(), framed] : [framed]
+    seal(head, this.#place, events, bytes, [ids, ...content])
+    const record = [head, ids, ...content]
+    const parts = isNew ? [TITLE, this.#factsRecord(), ...record] : record
     const file = await (isNew ? this.#folder.create(this.name) : this.#folder.open(this.name)).catch(error => {
       // Another process removed the file.
       if (!isNew && errorCode(error) === 'ENOENT') this.isBroken = true
@@ -265,8 +282,8 @@ export class ObjectFile {
     } finally {
       await file.close().catch(() => {})
     }
-    for (const { length } of parts) this.end += length
-    this.size += framed.length - HEAD_SIZE - LENGTH - framed.readUInt32LE(HEAD_SIZE)
+    this.end += sizeOfAll(parts)
+    this.size += sizeOfAll(content)
     this.#place = placeAfter({ place: this.#place, events, bytes })
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
@@ -296,8 +313,11 @@ export class ObjectFile {
     try {
       if (this.#pieces) return { events: 0, bytes: 0 }
       const ids: Buffer[] = []
-      const { pieces, size, held } = await survey(file, this.end, one => ids.push(Buffer.from(one)))
+      const content = this.end <= MOST_IN_MEMORY ? await contentOf(file, this.end) : undefined
+      const source = content ? inMemory(content) : file
+      const { pieces, size, held } = await survey(source, this.end, one => ids.push(Buffer.from(one)))
       const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }
+      this.#content = content
       this.#pieces = pieces
       this.ids = ids
       this.size = size
@@ -318,23 +338,38 @@ export class ObjectFile {
     this.#isClosed = true
   }
 
-  async read(from: number, to: number): Promise<Buffer> {
+  /** Returns the content from `from` to `to`, in parts. */
+  async read(from: number, to: number): Promise<Buffer[]> {
+    const content = this.#content
+    if (content) return this.#ranges(from, to).map(({ at, size }) => content.subarray(at, at + size))
     const bytes = Buffer.allocUnsafe(to - from)
     const file = await this.#folder.open(this.name)
     try {
-      let start = 0
-      for (const { at, size } of this.#pieces!) {
-        const [first, last] = [Math.max(from, start), Math.min(to, start + size)]
-        if (first < last) {
-          const into = bytes.subarray(first - from, last - from)
-          if ((await file.read(into, at + first - start)) < into.length) throw new Error(`${this.name} became shorter`)
-        }
-        start += size
+      let filled = 0
+      for (const { at, size } of this.#ranges(from, to)) {
+        const into = bytes.subarray(filled, (filled += size))
+        if ((await file.read(into, at)) < size) throw new Error(`${this.name} became shorter`)
       }
-      return bytes
+      return [bytes]
     } finally {
       await file.close().catch(() => {})
     }
+  }
+
+  /** Where the content from `from` to `to` is in the file. */
+  #ranges(from: number, to: number): Piece[] {
+    let start = 0
+    return this.#pieces!.flatMap(({ at, size }) => {
+      const [first, last] = [Math.max(from, start), Math.min(to, start + size)]
+      const piece = { at: at + first - start, size: last - first }
+      start += size
+      return first < last ? [piece] : []
+    })
+  }
+
+  /** Call it after an attempt to send. Releases the content that `finish` read. */
+  release(): void {
+    this.#content = undefined
   }
 
   /** The sender's note about the object; undefined if there is none. */

@@ -3,12 +3,14 @@ import { DeliveryError, errorCode, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { newReading } from '../../../core/event/event-id.js'
 import { NewerFormat, StateUnreadable } from '../../../core/unreadable.js'
+import { sizeOfAll } from '../../../lib/formats/parts.js'
 import type { TimerClock } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
 import { type Amount, add } from '../counters.js'
 import { type BufferFolder, retried } from '../disk-buffer/files.js'
 import { KnownIds, writtenAt } from './ids.js'
 import {
+  type Framed,
   isClosed,
   isObject,
   type ObjectFacts,
@@ -206,7 +208,7 @@ export class ObjectSpool implements Spool {
   }
 
   /** Appends a record to the object of a partition. Calls for the same partition must not overlap. */
-  append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
+  append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Framed, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)
       this.#setTimer()
@@ -219,11 +221,12 @@ export class ObjectSpool implements Spool {
   async #append(
     partition: string,
     factsOf: (id: string) => ObjectFacts,
-    framed: Buffer,
+    framed: Framed,
     { events, bytes }: Amount,
   ): Promise<void> {
     const { folder, clock, report } = this.#options
-    this.#makeRoom(framed.length)
+    const size = sizeOfAll(framed)
+    this.#makeRoom(size)
     let file = this.#open.get(partition)
     if (file && this.#isDue(file)) {
       this.#close(file)
@@ -242,7 +245,7 @@ export class ObjectSpool implements Spool {
     }
     this.#put(file)
     file.isBusy = true
-    this.#writing += framed.length
+    this.#writing += size
     try {
       await file.append(framed, events, bytes)
       report.written()
@@ -256,7 +259,7 @@ export class ObjectSpool implements Spool {
       })
     } finally {
       file.isBusy = false
-      this.#writing -= framed.length
+      this.#writing -= size
       if (file.end === 0) this.#open.delete(partition)
       else if (file.isBroken || this.#isDue(file)) this.#close(file)
     }
@@ -398,6 +401,8 @@ export class ObjectSpool implements Spool {
     } catch (error) {
       // Only reading the file fails with other errors.
       throw error instanceof DeliveryError || signal.aborted ? error : unreadable(error)
+    } finally {
+      file.release()
     }
   }
 

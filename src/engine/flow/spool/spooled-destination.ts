@@ -137,7 +137,6 @@ export class SpooledDestination implements Destination {
     const parts = isOpen ? [...encoded.parts, NEWLINE] : encoded.parts
     const content = compression === 'none' ? parts : [await compress(Buffer.concat(parts), compression)]
     const record = framed(ids, content)
-    encoded.release?.()
     // If the signal aborts after this check, the write continues, and the written events count as delivered.
     signal.throwIfAborted()
     const amount = { events: 0, bytes: 0 }
@@ -151,6 +150,7 @@ export class SpooledDestination implements Destination {
       openedAt,
     })
     await this.#spool.append(partition, factsOf, record, amount)
+    encoded.release?.()
   }
 
   /** Returns the events of a request that are not yet in an object. */

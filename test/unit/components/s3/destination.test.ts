@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { s3 } from '../../../../src/components/s3/destination.js'
 import { bucketUrl, regionOf } from '../../../../src/components/s3/store.js'
@@ -8,8 +8,10 @@ import { newReading } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { sign } from '../../../../src/net/aws/sign.js'
 import { batchOf } from '../../../support/batches.js'
+import { makeCertificates } from '../../../support/certificates.js'
 import { deliver, json, type Made, make, never, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
+import { needs } from '../../../support/needs.js'
 import type { Received } from '../../../support/receiver.js'
 import { refusal, S3 } from '../../../support/s3.js'
 import { until } from '../../../support/until.js'
@@ -84,10 +86,44 @@ t.test('an object for each day and app, whose name says when it was opened', asy
     'x-amz-server-side-encryption': 'aws:kms',
     'x-amz-server-side-encryption-aws-kms-key-id': 'k',
     authorization:
-      /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/s3\/aws4_request, SignedHeaders=content-md5;content-type;host;/,
+      /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/s3\/aws4_request, SignedHeaders=content-type;host;/,
   })
-  for (const { body, headers } of to.requests)
-    t.equal(headers['content-md5'], createHash('md5').update(body).digest('base64'))
+  t.notOk(to.requests.some(({ headers }) => headers['content-md5']))
+})
+
+t.test('a bucket that requires a checksum gets it, from the second request on', async t => {
+  const { server, start, to } = await started(t, { object: { max_bytes: 1 } })
+  server.isLocked = true
+  const run = await start()
+  await run.put([line(0)])
+  await run.put([line(1)])
+  await until(() => server.objects.size === 2)
+  const sums = to.requests.map(({ headers }) => headers['content-md5'])
+  const md5 = ({ body }: Received) => createHash('md5').update(body).digest('base64')
+  t.same(sums, [undefined, ...to.requests.slice(1).map(md5)])
+  t.equal(sums.length, 3)
+  t.same([...run.counters.failures.keys()], [], 'no attempt failed')
+})
+
+t.test('with TLS, the signature covers the object only if the receiver requires it', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const { server, start, spool } = await started(t, { object: { max_bytes: 1 } })
+  const files = makeCertificates(openssl, dirname(spool), ['server'])
+  const to = await receiver(t, { tls: { cert: files.pem('server.pem'), key: files.pem('server.key') } })
+  to.otherwise = server.answer
+  const hashes = () => to.requests.map(({ headers }) => headers['x-amz-content-sha256'])
+  const run = await start({ endpoint: to.url('/'), tls: { ca_file: files.path('ca.pem') } })
+  await run.put([line(0)])
+  await until(() => server.objects.size === 1)
+  t.same(hashes(), ['UNSIGNED-PAYLOAD'])
+  to.script.push(refusal(403, 'AccessDenied'))
+  await run.put([line(1)])
+  await run.put([line(2)])
+  await until(() => server.objects.size === 3)
+  const sha256 = ({ body }: Received) => createHash('sha256').update(body).digest('hex')
+  t.same(hashes().slice(1), ['UNSIGNED-PAYLOAD', ...to.requests.slice(2).map(sha256)])
+  t.same([...run.counters.failures.keys()], [], 'no attempt failed')
 })
 
 t.test('what is not sent at a stop is sent by the next run', async t => {
@@ -317,7 +353,7 @@ function signatureOf(method: string, path: string, headers: Received['headers'],
     path: url.pathname,
     query: Object.fromEntries(url.searchParams),
     headers: Object.fromEntries(signed) as Record<string, string>,
-    body: Buffer.from(body),
+    body: [Buffer.from(body)],
   }
   const keys = { accessKeyId: 'AKID', secretAccessKey: SECRET }
   return sign(request, keys, { region: 'us-east-1', service: 's3' }, Date.parse(time)).authorization!

@@ -50,7 +50,8 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
     format,
     async send(object: ObjectFile) {
       const half = Math.floor(object.size / 2)
-      const content = [await object.read(0, half), await object.read(half, object.size)].join('')
+      const parts = [...(await object.read(0, half)), ...(await object.read(half, object.size))]
+      const content = parts.join('')
       const isFirst = object.progress === undefined
       object.progress = true
       if (isFirst) return false
