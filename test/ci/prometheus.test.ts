@@ -217,6 +217,7 @@ const CONFIG = (receiver: Receiver, certificates: Certificates, nobody: string) 
   secure: { type: tcp, listen: "127.0.0.1:0", tls: { cert_file: ${certificates.path('daemon.pem')}, key_file: ${certificates.path('daemon.key')} } }
   journal: { type: journald }
   behind: ${BEHIND}
+  many: { type: file, include: [many.log] }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, per_key_metrics: { top: 1 }, summary: { every: 100ms, max_per_interval: 1 } }
   full: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, on_max_keys: discard, limits_file: limits.yaml }
@@ -230,6 +231,7 @@ destinations:
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://${nobody}/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 }, hold_after_refusals: 0 }
+  blocking: { type: http, inputs: [many], url: "http://${nobody}/" }
   nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared, full, caught, paced] }
 shutdown_timeout: 1s
 `
@@ -258,6 +260,8 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates
   // A link to itself cannot be opened, not even by root.
   symlinkSync('loop.log', join(own, 'loop.log'))
   await fallBehind(t, own)
+  // More than the destination takes into memory, to which nobody answers.
+  writeFileSync(join(own, 'many.log'), `${'x'.repeat(99)}\n`.repeat(200_000))
   writeFileSync(join(own, 'limits.yaml'), '- { key: a*, limit: 1 }\n')
   mkdirSync(join(own, 'bin'))
   writeFileSync(join(own, 'bin/journalctl'), JOURNALCTL, { mode: 0o755 })
