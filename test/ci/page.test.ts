@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -209,6 +210,29 @@ t.test('a reload, a destination that is lost, and a daemon that stops', async t 
   daemon.child.kill('SIGKILL')
   await sees(page, /no connection for/, 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') !== null`), 'old numbers are grey')
+})
+
+t.test('what is stuck, and by whom: in words, and in red in the drawing', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const silent = createServer(() => {}).listen(0, HOST)
+  await once(silent, 'listening')
+  t.teardown(() => silent.closeAllConnections())
+  t.teardown(() => silent.close())
+  const copy = `  copy: { type: blackhole, inputs: [limit_app] }\n`
+  const hangs = `destinations:\n  up: { type: http, inputs: [limit_app], url: 'http://${HOST}:${(silent.address() as AddressInfo).port}/' }\n${copy}`
+  const config = CONFIG.replace('limit: 5,', 'limit: 1000000,').replace(/destinations:.*\n$/, hangs)
+  const { url, write } = await daemonOf(t, config)
+  write(300_000)
+  await goTo(page, url)
+  await sees(page, 'app, limit_app, and copy wait for up', '.problems')
+  await sees(page, /up has waited for an answer for \d+s/, '.problems')
+  await sees(page, 'app, limit_app, and copy wait for up', '[data-node=up]')
+  for (const id of ['app', 'limit_app', 'copy']) await sees(page, /waits for up since/, `[data-node=${id}]`)
+  const red = () => page.value<number>(`document.querySelectorAll('.edges .blocked').length`)
+  t.equal(await red(), 2, 'not the connection to the destination that only gets nothing')
+  await page.value(`location.hash = '#/delivery'`)
+  await sees(page, /up http\s+ready ! no answer for \d/, 'main')
 })
 
 t.test('it connects again by itself, and says for how long it was away', async t => {
