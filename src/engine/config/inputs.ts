@@ -42,20 +42,28 @@ export function missingOutput(component: Planned, output: string | undefined): s
   return `${id} (type ${type}) has ${what}; it has ${outputs.map(name => `${id}.${name}`).join(', ')}`
 }
 
-/** The sources and processors whose events reach a component. */
-export function upstreamOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+/** The sources and processors whose events reach a component, by inputs for which `counts` returns true. */
+export function upstreamOf(
+  draft: Draft,
+  drafts: ReadonlyMap<string, Draft>,
+  counts = (_input: string) => true,
+): Draft[] {
   const seen = new Set([draft])
   // The set grows during this loop.
   for (const { inputs } of seen) {
     for (const { text } of inputs) {
       const input = drafts.get(splitInput(text)[0])
-      if (input) seen.add(input)
+      if (input && counts(text)) seen.add(input)
     }
   }
   seen.delete(draft)
   return [...seen]
 }
 
-export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
-  return upstreamOf(draft, drafts).filter(({ kind }) => kind === 'source')
+export function sourcesOf(
+  draft: Draft,
+  drafts: ReadonlyMap<string, Draft>,
+  counts?: (input: string) => boolean,
+): Draft[] {
+  return upstreamOf(draft, drafts, counts).filter(({ kind }) => kind === 'source')
 }

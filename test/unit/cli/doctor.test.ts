@@ -193,7 +193,13 @@ t.test('faults of permissions, of the unit and of the machine, and the commands 
   machine.config({
     sources,
     destinations: {
-      up: { type: 'http', inputs, url: to.url(), auth: { type: 'bearer', key_file: machine.path('key') } },
+      up: {
+        type: 'http',
+        inputs,
+        buffer: { type: 'memory' },
+        url: to.url(),
+        auth: { type: 'bearer', key_file: machine.path('key') },
+      },
       copy: { type: 'file', inputs, path: machine.path('out/copy.log') },
       big: { type: 'http', inputs, url: to.url(), buffer: { type: 'disk', max_bytes: '1000000GB' } },
     },
@@ -250,16 +256,23 @@ t.test('faults of servers, certificates and folders, and what is left in data_di
     '{"time":"2031-02-03T00:00:00.000Z","reason":"status_400","event":{"n":1}}\n',
   )
   const inputs = ['a']
+  const buffer = { type: 'memory' }
   const keyed = { type: 'bearer', key_file: machine.path('wrong') }
   machine.config({
     sources: { a: file(machine.path('logs/*.log')), b: file('/var/tmp/no-such/*.log'), c: file('/home/no-such/*.log') },
     destinations: {
-      refused: { type: 'http', inputs, url: secured.url(), validate: secured.url('/v3/pipeline'), auth: keyed },
-      away: { type: 'http', inputs, url: away },
-      unnamed: { type: 'http', inputs, url: 'http://${PLACE}.invalid/', compression: 'none' },
-      untrusted: { type: 'http', inputs, url: secure.url() },
-      soon: { type: 'http', inputs, url: secure.url(), tls: { ca_file: certificates.path('ca.pem') } },
-      written: { type: 'http', inputs: ['a', 'b', 'c'], url: secured.url(), auth: { type: 'bearer', key: KEY } },
+      refused: { type: 'http', inputs, buffer, url: secured.url(), validate: secured.url('/v3/pipeline'), auth: keyed },
+      away: { type: 'http', inputs, buffer, url: away },
+      unnamed: { type: 'http', inputs, buffer, url: 'http://${PLACE}.invalid/', compression: 'none' },
+      untrusted: { type: 'http', inputs, buffer, url: secure.url() },
+      soon: { type: 'http', inputs, buffer, url: secure.url(), tls: { ca_file: certificates.path('ca.pem') } },
+      written: {
+        type: 'http',
+        inputs: ['a', 'b', 'c'],
+        buffer,
+        url: secured.url(),
+        auth: { type: 'bearer', key: KEY },
+      },
     },
   })
   const found = await machine.findings()

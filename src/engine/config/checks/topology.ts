@@ -1,7 +1,7 @@
 import { REJECTED } from '../../../core/options/delivery-options.js'
 import { DISCARDED, UNROUTED } from '../../../core/processor.js'
 import { type Draft, report } from '../component-config.js'
-import { missingOutput, splitInput } from '../inputs.js'
+import { missingOutput, sourcesOf, splitInput } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { FoundProblem, Problems } from '../yaml/problems.js'
@@ -51,6 +51,7 @@ export function checkTopology(
   }
   if (!reportCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
   reportSecondReaders(drafts, problems)
+  warnDependent(drafts, warnings)
   for (const draft of drafts.values()) {
     if (unknown || draft.kind === 'destination') continue
     for (const { option, output, what } of draft.config?.plan?.expects ?? []) {
@@ -66,6 +67,41 @@ export function checkTopology(
     report(warnings, draft, [], `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }
 }
+
+const OR = new Intl.ListFormat('en', { type: 'disjunction' })
+const AND = new Intl.ListFormat('en')
+
+/**
+ * Warns of sources with several destinations if one of these sends over the network without a disk buffer. Readers of
+ * discarded and rejected events do not count. An option `buffer` in the configuration means that its user has decided.
+ */
+function warnDependent(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
+  const fed = new Map<Draft, Draft[]>()
+  for (const draft of drafts.values()) {
+    if (draft.kind !== 'destination') continue
+    for (const source of sourcesOf(draft, drafts, isOnWay)) fed.set(source, [...(fed.get(source) ?? []), draft])
+  }
+  const reported = new Set<Draft>()
+  for (const [{ id }, destinations] of fed) {
+    const all = destinations.filter(mayBlock)
+    const [first] = all
+    if (!first || destinations.length === 1 || all.every(one => reported.has(one))) continue
+    for (const one of all) reported.add(one)
+    const ids = all.slice(0, SHOWN).map(one => one.id)
+    if (all.length > SHOWN) ids.push('others')
+    const whose = all.length === 1 ? 'its receiver' : `a receiver of ${OR.format(ids)}`
+    const text = `while ${whose} is slow or away, the other destinations of ${id} wait, too. To keep them apart, add buffer: { type: disk } to ${AND.format(ids)}; to accept this, add buffer: { type: memory }`
+    report(warnings, first, [], text)
+  }
+}
+
+function mayBlock({ definition, entry: { value } }: Draft): boolean {
+  const isDecided = value.kind === 'map' && value.entries.has('buffer')
+  return definition?.promises !== undefined && !definition.spools && !isDecided
+}
+
+/** Whether an input brings other events than those that its component discards or rejects. */
+const isOnWay = (input: string) => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? '')
 
 const unreadText = (output: string, consequence: string) =>
   `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`

@@ -18,7 +18,7 @@ sources: { app: { type: file, include: [./app.log], decode: json } }
 /** Runs `sluice validate --online` with these destinations; `parts`: further sections. */
 async function online(folder: string, destinations: Record<string, object>, env = {}, parts = BASE) {
   const lines = Object.entries(destinations).map(
-    ([id, options]) => `  ${id}: ${JSON.stringify({ inputs: ['app'], ...options })}\n`,
+    ([id, options]) => `  ${id}: ${JSON.stringify({ inputs: ['app'], buffer: { type: 'memory' }, ...options })}\n`,
   )
   writeFileSync(join(folder, 'app.log'), '')
   writeFileSync(join(folder, 'sluice.yaml'), `${parts}destinations:\n${lines.join('')}`)

@@ -511,3 +511,41 @@ t.test('placeholders of other programs in texts with fields, and events that cho
   t.match(found, [/set.*%\{b\} is not replaced: write \$\{\.b\}/], 'in a processor')
   t.end()
 })
+
+t.test('destinations of one source, of which some may keep the others waiting', async t => {
+  const config = (...destinations: string[]) => `
+sources: { a: { type: file, include: [/a.log], decode: json }, b: { type: file, include: [/b.log], decode: json } }
+processors:
+  lim: { type: throttle, inputs: [a], limit: 1, window: 1s }
+  by: { type: route, inputs: [b], routes: { x: if (.x exists) } }
+destinations:
+  rest: { type: stdout, inputs: [by.else] }
+${destinations.map(one => `  ${one}\n`).join('')}`
+  const http = 'type: http, url: "http://127.0.0.1:1"'
+  const up = `up: { ${http}, inputs: [lim] }`
+  const found = (...destinations: string[]) =>
+    warningsOf(config('x: { type: file, inputs: [by.x], path: /x }', ...destinations)).filter(text =>
+      text.includes(' destinations.'),
+    )
+  t.same(found(up), [], 'alone')
+  t.same(found(up, 'gone: { type: file, inputs: [lim.discarded], path: /d }'), [], 'with what is discarded')
+  const [warning, ...more] = found(up, 'copy: { type: file, inputs: [a], path: /c }')
+  t.match(
+    warning,
+    /^9:3: destinations\.up: while its receiver is slow or away, the other destinations of a wait, too\. /,
+  )
+  t.same(more, [], 'once')
+  for (const [, option] of warning!.matchAll(/add (buffer: \{.*?\})/g))
+    t.same(
+      found(`up: { ${http}, inputs: [lim], ${option} }`, 'copy: { type: file, inputs: [a], path: /c }'),
+      [],
+      option!,
+    )
+  t.equal([...warning!.matchAll(/add buffer/g)].length, 2)
+  t.match(found(`y: { ${http}, inputs: [by.x] }`, `z: { ${http}, inputs: [by.else] }`), [
+    /destinations\.y: while a receiver of y or z is slow .* of b wait, too\. .* to y and z; to accept/,
+  ])
+  const spool = 'type: s3, bucket: logs, region: eu-central-1, key: "a/${.app}"'
+  t.same(found(up, `objects: { ${spool}, inputs: [a] }`).length, 1, 'not for one with a spool')
+  t.same(found(`objects: { ${spool}, inputs: [a] }`, 'copy: { type: file, inputs: [a], path: /c }'), [])
+})
