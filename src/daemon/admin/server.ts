@@ -74,7 +74,7 @@ function routesOf(reports: Served, tappable?: Tappable): HttpRoutes<HttpRoute> {
     '/readyz': { answer: ({ response }) => sendReadiness(response, reports, tappable !== undefined) },
     ...(tappable && {
       '/status': { answer: () => statusNow(reports, tappable, true) },
-      '/tap': { answer: ({ query, response }) => streamTap(tapQueryOf(query), tappable, response) },
+      '/tap': { isStream: true, answer: ({ query, response }) => streamTap(tapQueryOf(query), tappable, response) },
       '/keys': { answer: ({ query, response }) => answerKeys(query, tappable.taps, response) },
       '/bucket': { answer: ({ query, response }) => answerBucket(query, tappable.taps, response) },
     }),

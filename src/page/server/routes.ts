@@ -14,8 +14,6 @@ export interface PageCall extends Call {
 export interface ServedRoute extends HttpRoute<PageCall> {
   /** Whether the response contains texts of events, which requires the token. */
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
-  /** Whether the response lasts until the client disconnects. */
-  readonly isStream?: true
 }
 
 export const ROUTES: HttpRoutes<ServedRoute> = {

@@ -16,6 +16,8 @@ export interface Call {
 }
 
 export interface HttpRoute<C = Call> {
+  /** Whether the response lasts until the client disconnects. */
+  readonly isStream?: true
   /** The result is sent as JSON. If the result is undefined, the handler has already answered. May throw a Refusal. */
   answer(call: C): unknown
 }
@@ -60,8 +62,10 @@ export async function reply(response: ServerResponse, make: () => unknown): Prom
     if (error instanceof Gone) return
     if (!(error instanceof Refusal)) throw error
     const { status, headers, close, message } = error
-    if (!response.req.complete) readPast(response.req)
     sendReply(response, { status, headers, close, body: { status: message } })
+  } finally {
+    // Without a limit, Node.js would read the rest of the body until the request times out.
+    if (!response.req.complete) readPast(response.req)
   }
 }
 
@@ -74,11 +78,9 @@ export async function answerBy(
 ): Promise<void> {
   const { path, query } = addressOf(request)
   await reply(response, () => {
-    if (!URL.canParse(path, 'http://localhost'))
-      throw new Refusal(400, 'malformed', 'the address of the request is malformed')
     const found = routeAt(routes, path)
     if (!found) throw new Refusal(404, 'not_found', nothing)
-    checkMethod(request)
+    checkMethod(request, found.route.isStream && ['GET'])
     return found.route.answer({ request, response, query, id: found.id })
   })
 }

@@ -4,7 +4,8 @@ import { gunzipSync } from 'node:zlib'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { serveAdmin } from '../../../../src/daemon/admin/server.js'
+import { serveAdmin, socketServer } from '../../../../src/daemon/admin/server.js'
+import type { Taps } from '../../../../src/daemon/admin/tap.js'
 import { CONTENT_TYPES, Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import type { AdminLimits } from '../../../../src/net/http/server/bounded-server.js'
 import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from '../../../../src/net/limits.js'
@@ -216,7 +217,33 @@ t.test('every request is answered, and a failure is logged', async t => {
   socket.write('GET // HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
   let text = ''
   for await (const part of socket.setEncoding('latin1')) text += part
-  t.match(text, /^HTTP\/1.1 400 /)
+  t.match(text, /^HTTP\/1.1 404 /, 'as on the page')
+})
+
+t.test('of the body behind a request that was answered, about a mebibyte is read', async t => {
+  const { url } = await page(t)
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  const closed = new Promise(resolve => socket.on('error', () => {}).on('close', resolve))
+  socket.resume().write(`GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: ${2 ** 40}\r\n\r\n`)
+  const part = Buffer.alloc(64 * 1024)
+  const send = () => {
+    while (!socket.destroyed && socket.write(part));
+    if (!socket.destroyed) socket.once('drain', send)
+  }
+  send()
+  await closed
+  t.ok(socket.bytesWritten < 64 * 1024 * 1024, `${socket.bytesWritten} bytes`)
+})
+
+t.test('HEAD of a stream of events is refused, and opens none', async t => {
+  const connections = { closed() {}, refused() {} }
+  const reports = { metrics: new Metrics({} as Logger), destinations: () => [], connections }
+  let opened = 0
+  const taps = { tap: () => void opened++, outputs: () => [] } as unknown as Taps
+  const server = socketServer(reports, { taps }, pino({ level: 'silent' }))
+  const port = await listening(t, server, '127.0.0.1')
+  const answer = await fetch(`http://127.0.0.1:${port}/tap?component=a`, { method: 'HEAD' })
+  t.same([answer.status, answer.headers.get('allow'), opened], [405, 'GET', 0])
 })
 
 t.test('clients that send nothing, or do not read, do not keep others away', async t => {
