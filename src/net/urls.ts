@@ -1,9 +1,26 @@
-/** Returns the URL without parts that may be secret: user, password, path parameters, query and fragment. */
+/** Returns the URL without parts that may be secret: user, password, keys in the path, parameters, query and fragment. */
 export function withoutQuery(url: string): string {
-  return url
-    .replace(/[?#].*$/s, '')
-    .replace(/\/\/[^/@]*@/, '//')
-    .replace(/;[^/]*/g, '')
+  return withoutPathKeys(
+    url
+      .replace(/[?#].*$/s, '')
+      .replace(/\/\/[^/@]*@/, '//')
+      .replace(/;[^/]*/g, ''),
+  )
+}
+
+/** The segments of the path, but not the host. */
+const SEGMENTS = /(?<=[^/:]\/+)[^/?#;\s]+/g
+
+/** Whether a text looks like a key: it is long and has digits after letters. */
+export const isLikeKey = (text: string): boolean =>
+  text.length >= 20 && /^[\w+/=-]+$/.test(text) && (text.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
+
+/** The keys in the path of a URL, as in addresses of webhooks. */
+export const pathKeysOf = (url: string): string[] =>
+  (url.replace(/[?#].*$/s, '').match(SEGMENTS) ?? []).filter(isLikeKey)
+
+export function withoutPathKeys(url: string, by = '…'): string {
+  return pathKeysOf(url).reduce((text, key) => text.replaceAll(key, by), url)
 }
 
 /** A range of character offsets in a text. `to` is exclusive. */

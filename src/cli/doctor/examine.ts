@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { constants, existsSync, statfsSync, watch } from 'node:fs'
+import { constants, existsSync, statfsSync, statSync, watch } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { DetailedPeerCertificate, PeerCertificate } from 'node:tls'
 import { components } from '../../components/list.js'
@@ -39,7 +39,8 @@ export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Exa
   const facts = await factsOf(config)
   const written = existsSync(config.dataDir) ? facts.writes : [...facts.writes, config.dataDir]
   const later = await Promise.all([certificates(config, wrong), deadLetters(config, path)])
-  findings.push(...written.flatMap(unwritable), ...watching(facts), ...disk(config), ...later.flat())
+  findings.push(...written.flatMap(unwritable), ...readable(config))
+  findings.push(...watching(facts), ...disk(config), ...later.flat())
   return { findings, facts }
 }
 
@@ -79,6 +80,26 @@ function unwritable(file: string): MachineFault[] {
   const bits = path === file ? constants.W_OK : constants.W_OK | constants.X_OK
   const code = refusalOf(path, bits)
   return code === undefined ? [] : refused(`this user cannot write ${file}: ${path} (${code})`, { path, bits })
+}
+
+/** The names of options whose file holds a key or a password. `inspectConfig` checks the token of the page. */
+const SECRET_FILE = /(?:key|password|credentials)_file$/
+
+/** Files with a key or a password that every user of this machine can read. */
+const readable = (config: Config): MachineFault[] =>
+  [...componentsOf(config), { id: 'service', options: config.service }].flatMap(({ id, options }) =>
+    secretFiles(options).flatMap(file => {
+      const isOpen = ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
+      const what = isOpen && `${id}: every user of this machine can read ${file}, which holds a key or a password`
+      return finding('paths', what, 'Protect it:', `chmod 640 ${shellWord(resolve(file))}`)
+    }),
+  )
+
+function secretFiles(options: unknown): string[] {
+  if (typeof options !== 'object' || Object.getPrototypeOf(options ?? 0) !== Object.prototype) return []
+  return Object.entries(options!).flatMap(([name, value]) =>
+    typeof value === 'string' && SECRET_FILE.test(name) ? [value] : secretFiles(value),
+  )
 }
 
 /** The path, or the nearest folder above it that exists. */

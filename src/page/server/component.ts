@@ -1,10 +1,11 @@
 import { componentsOf } from '../../engine/config/inputs.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
-import { hideLiterals } from '../../engine/config/published/secret-places.js'
+import { HIDDEN, hideLiterals } from '../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../engine/config/schema.js'
 import { writtenValue, yamlOf } from '../../engine/config/yaml/plain-yaml.js'
 import type { ComponentSeries, Metrics } from '../../engine/run/measure/metrics.js'
 import { documentPath } from '../../lib/version.js'
+import { withoutPathKeys } from '../../net/urls.js'
 
 export interface ComponentPage {
   readonly id: string
@@ -45,5 +46,5 @@ function configOf({ id, kind, definition }: ComponentConfig, { root }: Config): 
   const document = { [SECTIONS[kind]]: { [id]: writtenValue(entry) } }
   const hidden = hideLiterals(document, [definition])[SECTIONS[kind]]!
   const like = { ...entry, flow: false, entries: new Map([[id, { key: entry, value: entry }]]) }
-  return yamlOf(hidden, like)
+  return yamlOf(hidden, like).replace(/\w:\/\/[^\s'"]+/g, url => withoutPathKeys(url, HIDDEN))
 }

@@ -247,7 +247,7 @@ t.test('faults of servers, certificates and folders, and what is left in data_di
   const away = gone.url()
   await gone.close()
   machine.write('wrong', 'wrong-key-9876', 0o600)
-  machine.own('wrong', 0o600)
+  machine.own('wrong', 0o644)
   mkdirSync(machine.path('state/dead-letter'))
   mkdirSync(machine.path('state/checkpoints'))
   machine.write('state/checkpoints/old.json', '{"x":1}')
@@ -286,6 +286,7 @@ t.test('faults of servers, certificates and folders, and what is left in data_di
     'certificates 3': /certificate of Test CA of .*, which soon sends to, ends in 1 day/,
     'leftovers 1': /old is not configured/,
     'leftovers 2': /away: the receiver rejected 1 event.*sluice resend/s,
+    'paths 2': /refused: every user of this machine can read .*chgrp nogroup .*chmod 640 \S+wrong/s,
     'paths 1': /written\.auth\.key is written here.*chgrp nogroup .*chmod 640/s,
     'unit 1': /home.*ProtectHome=read-only/s,
     'unit 2': /PrivateTmp= .* hides.*PrivateTmp=no/s,

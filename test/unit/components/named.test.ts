@@ -21,6 +21,11 @@ t.test('every component is found by its type', async t => {
   t.same(new Set(await componentsNamed(sourceOf(text), {})), new Set(components))
 })
 
+t.test('every destination that connects to a server says what it promises', async t => {
+  for (const { kind, type, inspects, promises } of components)
+    if (kind === 'destination' && (await inspects?.())?.check) t.ok(promises, type)
+})
+
 t.test('every codec is in a file with its name, or in a folder with its name, where it is looked for', async t => {
   for (const { name } of codecs) {
     const isFolder = existsSync(join(checkout, 'src/core/codecs', name, `${name}.ts`))

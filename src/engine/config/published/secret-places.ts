@@ -2,7 +2,7 @@ import { codecsInUse } from '../../../core/codecs/options.js'
 import type { AnyDefinition, Kind } from '../../../core/component.js'
 import type { Fault } from '../../../core/errors.js'
 import { textOptions } from '../../../core/options/reach.js'
-import { isSecretParameter, parametersOf, type Span, userOf } from '../../../net/urls.js'
+import { isLikeKey, isSecretParameter, parametersOf, type Span, userOf } from '../../../net/urls.js'
 import { componentSchema, KINDS, SECTIONS } from '../schema.js'
 import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
@@ -40,9 +40,6 @@ const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
 /** Authentication schemes that may precede a secret, but do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
-/** Whether a name looks like a key: it is long and has digits after letters. */
-const isLikeToken = (name: string): boolean =>
-  name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
 
 const isKnown = (text: string): boolean => text === '' || REFERS.test(text)
 
@@ -171,7 +168,7 @@ const whole = (value: string, isLiteral: boolean): readonly Part[] => [{ from: 0
 
 const PARTS = {
   key: ({ value }: Text): readonly Part[] => whole(value, !isKnown(value)),
-  name: ({ value }: Text): readonly Part[] => whole(value, isLikeToken(value)),
+  name: ({ value }: Text): readonly Part[] => whole(value, isLikeKey(value)),
   header({ path, value }: Text): readonly Part[] {
     const name = path.at(-1)!.toLowerCase()
     if (ADDRESS_HEADERS.has(name)) return partsOfUrl(value)

@@ -4,6 +4,7 @@ import {
   type Definition,
   defineDestination,
   type OptionProblem,
+  type Promises,
 } from '../../../core/component.js'
 import { fieldsIn, type UsedField } from '../../../core/event/event-fields.js'
 import { parseTemplate } from '../../../core/template.js'
@@ -13,6 +14,8 @@ import type { RequestFormat } from './request-format.js'
 import { loadSnappy } from './snappy.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
+  /** Only plugins may lack promises. */
+  readonly promises: Promises
   /** The format of requests for these options, which include all of `clientOptions`. */
   format(options: z.output<S>, context: ComponentContext): RequestFormat
 }

@@ -6,6 +6,7 @@ import {
   type Definition,
   defineDestination as destination,
   type Kind,
+  type Promises,
   defineProcessor as processor,
   defineSource as source,
 } from '../../../core/component.js'
@@ -39,7 +40,7 @@ export const defineDestination = <S extends z.ZodObject>(definition: Of<'destina
 
 /** Declares a destination over HTTP by its request format. `options` must include all of `clientOptions`. */
 export const defineHttpDestination = <S extends z.ZodObject & z.ZodType<ClientOptions>>(
-  definition: ForPlugins<Parameters<typeof httpDestination<S>>[0]>,
+  definition: ForPlugins<Omit<Parameters<typeof httpDestination<S>>[0], 'promises'>> & { readonly promises?: Promises },
 ) => httpDestination<S>(definition as never)
 
 /** Declares a codec. It converts lines to events and, if it can, events to lines. */

@@ -25,6 +25,7 @@ import { until } from '../../../support/until.js'
 const TOKEN = 'the-token-of-the-page'
 const KEY = 'a-key-of-the-destination'
 const URL_KEY = 'a-key-in-its-url'
+const PATH_KEY = 'B9x8Y7z6W5v4U3t2S1r0Q9p8'
 const QUOTED = 'no poison, please'
 
 const PIPELINE = `
@@ -41,7 +42,7 @@ destinations:
   up:
     type: http
     inputs: [limit]
-    url: http://127.0.0.1:1/?token=${URL_KEY}
+    url: http://127.0.0.1:1/hooks/${PATH_KEY}?token=${URL_KEY}
     auth: { type: token, key: ${KEY} }
 `
 
@@ -164,7 +165,10 @@ t.test('a component: its configuration with keys hidden, and its numbers with th
     summary: /HTTP/,
     docs: `${checkout}/config/reference.md#destination-http`,
   })
-  t.match(JSON.parse(up.text).config, /^up:\n {2}type: http\n {2}inputs: \[ limit \]\n {2}url: http:.*\?token=•+\n/)
+  t.match(
+    JSON.parse(up.text).config,
+    /^up:\n {2}type: http\n {2}inputs: \[ limit \]\n {2}url: http:\S+hooks\/•+\?token=•+\n/,
+  )
   const { series } = JSON.parse(up.text)
   t.match(
     series.find(({ name }: { name: string }) => name === 'sluice_component_sent_events_total'),
@@ -175,7 +179,7 @@ t.test('a component: its configuration with keys hidden, and its numbers with th
     },
   )
   const all = await Promise.all([...API, '/api/v1/components/limit'].map(path => get(path)))
-  for (const { text } of all) for (const secret of [KEY, URL_KEY, TOKEN]) t.notMatch(text, secret)
+  for (const { text } of all) for (const secret of [KEY, URL_KEY, PATH_KEY, TOKEN]) t.notMatch(text, secret)
   t.equal(state.config.statusPage?.token?.reveal(), TOKEN)
 })
 

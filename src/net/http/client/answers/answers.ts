@@ -5,7 +5,7 @@ import { hideSecrets } from '../../../../lib/formats/escapes.js'
 import type { Clock } from '../../../../lib/time.js'
 import { proxyWords } from '../../../explain.js'
 import { type AccessKey, credentialsOf } from '../../../key.js'
-import { decodedQuery, parametersOf, withoutQuery } from '../../../urls.js'
+import { decodedQuery, parametersOf, pathKeysOf, withoutQuery } from '../../../urls.js'
 import type { Answer } from '../http-client.js'
 import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
@@ -237,7 +237,7 @@ export class Answers {
     const { options, format } = this.#of
     const inQuery = [format.url, options.validate ?? ''].flatMap(url => {
       const values = parametersOf(url).map(({ from, to }) => url.slice(from, to))
-      return [...values, ...values.map(decodedQuery)]
+      return [...values, ...values.map(decodedQuery), ...pathKeysOf(url)]
     })
     const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
     const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
