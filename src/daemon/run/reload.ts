@@ -39,7 +39,7 @@ const TEXTS = {
  */
 export function onReload(
   { read, applied, inTurn = work => work(), files, texts = TEXTS }: ReloadOrigin,
-  pipeline: Pick<Supervisor, 'config' | 'isStopping' | 'replace'>,
+  pipeline: Pick<Supervisor, 'config' | 'isStopping' | 'replace' | 'hasStarted'>,
   servers: Servers,
   metrics: Metrics,
   log: Logger,
@@ -49,10 +49,22 @@ export function onReload(
   const counts = { done: 0, failed: 0 }
   let last = true
   let lastDone = systemClock.wall()
+  /** When the last reload was applied, until its components have started. If one fails to start, the reload has failed. */
+  let appliedAt: number | undefined
+  const settle = () => {
+    if (appliedAt === undefined) return
+    counts.done++
+    lastDone = appliedAt
+    appliedAt = undefined
+  }
+  const settleIfStarted = () => {
+    if (pipeline.hasStarted) settle()
+  }
   const help = 'Reloads of the configuration by result.'
-  metrics.series('counter', 'sluice_config_reloads_total', help, () =>
-    Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
-  )
+  metrics.series('counter', 'sluice_config_reloads_total', help, () => {
+    settleIfStarted()
+    return Object.entries(counts).map(([result, value]) => ({ labels: { result }, value }))
+  })
   metrics.fact({
     name: 'sluice_config_last_reload_successful',
     help: 'Whether the last reload succeeded.',
@@ -65,11 +77,15 @@ export function onReload(
       },
   })
   const since = 'When a configuration was last loaded successfully, initially at startup.'
-  metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
+  metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => {
+    settleIfStarted()
+    return lastDone / 1000
+  })
   const hash = 'Hash of the files of the running configuration; always 1.'
   metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
   const reload = async () => {
     watch?.read()
+    settle()
     try {
       const before = pipeline.config.digest
       const next = await read()
@@ -81,9 +97,8 @@ export function onReload(
       })
       listening.use()
       applied(next)
-      counts.done++
+      appliedAt = systemClock.wall()
       last = true
-      lastDone = systemClock.wall()
       subject.refused = undefined
       watch?.set(next.watched)
       log.info({ config: next.files, hash: next.digest, changed: next.digest !== before }, texts.done)
@@ -121,6 +136,7 @@ export function onReload(
   const removeHandler = onHeldSignal('SIGHUP', onSignal)
   return {
     wentBack(error, back) {
+      appliedAt = undefined
       counts.failed++
       last = false
       subject.refused = errorText(error)

@@ -153,6 +153,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   const pipeline = {
     config: local,
     isStopping: false,
+    hasStarted: true,
     async replace({ dataDir }: Config) {
       if (dataDir !== local.dataDir)
         throw new Error('data_dir can only be changed by a restart; the current one is still in use')

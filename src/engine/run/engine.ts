@@ -333,7 +333,11 @@ export class Engine {
 
   #destinationStarted(): void {
     if (this.failed || this.#delivering.signal.aborted) return
-    if ([...this.#destinations.values()].every(({ hasStarted }) => hasStarted)) this.#runtime.started?.()
+    if (this.hasStarted) this.#runtime.started?.()
+  }
+
+  get hasStarted(): boolean {
+    return !this.failed && [...this.#destinations.values()].every(({ hasStarted }) => hasStarted)
   }
 
   /** Passes on the events that the components' predecessors left. */

@@ -160,6 +160,11 @@ export class Supervisor {
     this.#queue = back.catch(() => this.abort())
   }
 
+  /** Whether all components of the current configuration have started. */
+  get hasStarted(): boolean {
+    return this.#engine.hasStarted
+  }
+
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     this.#running = this.#engine.run()

@@ -9,7 +9,7 @@ import { type Draft, notDescribed, report } from '../component-config.js'
 import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
-import { type ConfigNode, locate, type MapNode, placeOf, SourceText } from '../yaml/node.js'
+import { type ConfigNode, locate, type MapNode, placeOf, SourceText, withVariable } from '../yaml/node.js'
 import type { Path } from '../yaml/path.js'
 import type { FoundProblem } from '../yaml/problems.js'
 
@@ -105,12 +105,6 @@ function addWarning(
   const shown = (text: string) => withVariable(located.nearest, text)
   const known = unusable !== undefined && shown(unusable) === unusable ? unusable : undefined
   warnings.add(place, [SECTIONS[kind], id, ...path], shown(message), known)
-}
-
-/** If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`. */
-function withVariable(node: ConfigNode, message: string): string {
-  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
-  return message.replaceAll(node.value, node.environment.text)
 }
 
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: FoundProblem): void {

@@ -2,7 +2,7 @@ import type { CodecDefinition } from '../../../core/codec.js'
 import { loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { AnyDefinition } from '../../../core/component.js'
 import { type ConfigSource, readConfig } from '../yaml/files.js'
-import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
+import { type ConfigNode, type MapNode, type ScalarNode, withVariable } from '../yaml/node.js'
 import { type FoundProblem, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
@@ -74,8 +74,8 @@ function added(
     const path = [...at, i]
     if (seen.has(plugin)) continue
     seen.add(plugin)
-    if (plugin.problem !== undefined) problems.add(node, path, plugin.problem)
-    if (plugin.warning !== undefined) warnings.add(node, path, plugin.warning)
+    if (plugin.problem !== undefined) problems.add(node, path, withVariable(node, plugin.problem))
+    if (plugin.warning !== undefined) warnings.add(node, path, withVariable(node, plugin.warning))
     for (const definition of plugin.components) {
       const { kind, type } = definition
       const other = all.find(known => known.kind === kind && known.type === type)

@@ -1,3 +1,4 @@
+import { dirname, resolve } from 'node:path'
 import type { TemplateText } from './environment.js'
 import type { Path } from './path.js'
 
@@ -137,4 +138,15 @@ export function placeOf({ node, key, nearest }: Located): ConfigPlace {
 export function placeText({ source, offset }: ConfigPlace): string {
   const { line, column } = source.place(offset)
   return `at ${source.file}:${line}:${column}`
+}
+
+/**
+ * If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`, also
+ * where the message has the value as an absolute path.
+ */
+export function withVariable(node: ConfigNode, message: string): string {
+  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
+  const { value, environment, source } = node
+  const texts = [resolve(dirname(source.file), value), resolve(value), value]
+  return texts.reduce((shown, one) => shown.replaceAll(one, environment.text), message)
 }

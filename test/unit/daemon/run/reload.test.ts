@@ -43,11 +43,12 @@ const serversHere = () =>
 /** Reloads `pipeline` at SIGHUP, until the test is over. */
 function reloading(t: Test, read: () => Promise<Config>, pipeline: object, servers: Servers) {
   const told: { refused: string | undefined } = { refused: undefined }
+  const metrics = new Metrics(log)
   const reloads = onReload(
     { read, applied: () => {} },
     pipeline as Supervisor,
     servers,
-    new Metrics(log),
+    metrics,
     log,
     systemd,
     told,
@@ -56,7 +57,9 @@ function reloading(t: Test, read: () => Promise<Config>, pipeline: object, serve
     await reloads.stop()
     servers.close()
   })
-  return { reloads, told }
+  /** Numbers of reloads that succeeded and failed. */
+  const counts = async () => (await metrics.samples()).sluice_config_reloads_total!.map(({ value }) => value)
+  return { reloads, told, counts }
 }
 
 t.test('a reload that is asked for during another one comes after it', async t => {
@@ -142,22 +145,28 @@ t.test('a configuration that cannot start gives the address of the metrics back 
   const first = configOf(before, 'a')
   const pipeline = {
     config: first,
+    hasStarted: false,
     async replace(config: Config) {
       pipeline.config = config
     },
   }
   ;(await servers.prepare(pipeline.config)).use()
   const read = () => configOf(after, 'b')
-  const { reloads, told } = reloading(t, async () => read(), pipeline, servers)
+  const { reloads, told, counts } = reloading(t, async () => read(), pipeline, servers)
 
   process.emit('SIGHUP')
   await until(() => pipeline.config.digest === 'b')
   await untilAnswer(after, 'here')
   await untilAnswer(before, 'gone')
+  t.same(await counts(), [0, 0], 'its components have not started yet')
   reloads.wentBack(new Error('no such thing here'), first)
   await untilAnswer(before, 'here')
   await untilAnswer(after, 'gone')
   t.equal(told.refused, 'no such thing here')
+  pipeline.hasStarted = true
+  t.same(await counts(), [0, 1], 'one reload has one result')
+  process.emit('SIGHUP')
+  await until(async () => String(await counts()) === '1,1')
 })
 
 t.test('a configuration that cannot start takes nothing from the one that a running reload applies', async t => {

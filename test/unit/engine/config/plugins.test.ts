@@ -130,6 +130,17 @@ t.test('what is wrong with a plugin is said in its place', async t => {
   for (const [i, pattern] of wanted.entries()) t.match(found[i], pattern)
 })
 
+t.test('what a variable holds is not in the error of the plugin that it names', async t => {
+  const { path } = folder(t, { 'bad.mjs': 'export const one = 1', 'c.yaml': config('\n  - ${ONE}\n  - ${TWO}\n  - ${THREE}') })
+  const env = { ONE: './s3same.js', TWO: 's3same', THREE: './bad.mjs' }
+  const found = await readWithPlugins(path, env)
+    .then(read => loadConfig(read, { env, components }))
+    .catch(error => error as Error)
+  t.match(found, { message: /plugins\[0\]: the file \$\{ONE\} does not exist/ })
+  t.match(found, { message: /plugins\[1\]: there is no package \$\{TWO\} in node_modules/ })
+  t.notMatch(String((found as Error).message), /s3same|bad\.mjs/)
+})
+
 t.test('a plugin whose functions throw while options are read makes them invalid', async t => {
   const { path } = folder(t, {
     'c.yaml': config('[./bad.mjs]', 'bad'),
