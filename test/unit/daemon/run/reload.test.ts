@@ -44,15 +44,7 @@ const serversHere = () =>
 function reloading(t: Test, read: () => Promise<Config>, pipeline: object, servers: Servers) {
   const told: { refused: string | undefined } = { refused: undefined }
   const metrics = new Metrics(log)
-  const reloads = onReload(
-    { read, applied: () => {} },
-    pipeline as Supervisor,
-    servers,
-    metrics,
-    log,
-    systemd,
-    told,
-  )
+  const reloads = onReload({ read, applied: () => {} }, pipeline as Supervisor, servers, metrics, log, systemd, told)
   t.teardown(async () => {
     await reloads.stop()
     servers.close()

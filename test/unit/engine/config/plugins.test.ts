@@ -131,7 +131,10 @@ t.test('what is wrong with a plugin is said in its place', async t => {
 })
 
 t.test('what a variable holds is not in the error of the plugin that it names', async t => {
-  const { path } = folder(t, { 'bad.mjs': 'export const one = 1', 'c.yaml': config('\n  - ${ONE}\n  - ${TWO}\n  - ${THREE}') })
+  const { path } = folder(t, {
+    'bad.mjs': 'export const one = 1',
+    'c.yaml': config('\n  - ${ONE}\n  - ${TWO}\n  - ${THREE}'),
+  })
   const env = { ONE: './s3same.js', TWO: 's3same', THREE: './bad.mjs' }
   const found = await readWithPlugins(path, env)
     .then(read => loadConfig(read, { env, components }))
