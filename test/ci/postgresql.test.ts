@@ -226,6 +226,20 @@ t.test('a key that one node has revoked is refused by the other within a second'
   const pipeline = await one.client(manager.key).pipelines.create({ title: 'p', config: pipelineConfig() })
   const add = 'INSERT INTO daemon VALUES ($1, $2, $3, $4, $5, $6, $7)'
   for (const name of ['d1', 'd2']) await store.run(add, pipeline.id, name, ...daemon.slice(2))
+  const owner = one.client(manager.key)
+  const me = await as(other, manager.key)
+  const lim = { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1s' }
+  const limited = { processors: { lim }, destinations: { out: { type: 'blackhole', inputs: ['lim'] } } }
+  const { id: throttled } = await owner.pipelines.create({ title: 't', config: limited })
+  await owner.accounts.setFeature('throttle', true)
+  await owner.pipelines.publish(throttled)
+  const uses = (result: string) => async () => (await outcome(other.pipelines.forIngest(me, throttled))) === result
+  await until('the other node to use the pipeline', uses('done'))
+  await owner.accounts.setFeature('throttle', false)
+  await until('the other node to refuse it', uses('403 feature_not_enabled'))
+  await owner.accounts.setFeature('throttle', true)
+  await until('the other node to use it again', uses('done'))
+
   let removed: Promise<{ status: number }> | undefined
   // Saves reports in the order in which they came, while their pipeline is removed.
   await store.change('', async sql => {
