@@ -67,6 +67,13 @@ const EXCEPTIONS: readonly Exception[] = [
       rotation.deletesUnread && habits.births !== 'stored' && include === '*.log*',
   },
   {
+    // docs/known-losses.md, compressed rotated files: it may be the copy of a file of which no bytes are known.
+    name: 'a file that could never be read, and its deleted copy, do not count as lost while there is another compressed file',
+    seed: 83032362,
+    promises: ['unreported'],
+    applies: ({ rotation }, { hadErrors }) => rotation.deletesUnread && rotation.gzip > 0 && hadErrors === true,
+  },
+  {
     // docs/known-losses.md, files that Sluice never saw: a search lists folders between two scans, too.
     name: 'a file that only a search saw, and that was deleted before the next scan, is not counted as lost',
     seed: 19005014,
