@@ -97,11 +97,12 @@ export function* planOf(looked: Looked): Iterable<Step> {
 /** What follows if no copy has the rest of a missing file. */
 function withoutRest(file: Subject, looked: Looked): Step[] {
   const { tailer, entry } = file
-  if (!looked.isListed) return [{ do: 'miss', file }]
+  if (entry?.away !== undefined) return []
+  const name = tailer ? (tailer.origin.path ?? tailer.path) : nameOfEntry(entry!)
+  if (!looked.isListed || unexaminedOf(name, looked.unexamined).length > 0)
+    return [tailer ? { do: 'miss', file } : { do: 'hide', file, hiding: [] }]
   if (tailer) {
-    const { head, birth, changedAt, size, truncatedSince, origin, path } = tailer
-    const name = origin.path ?? path
-    if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'miss', file }]
+    const { head, birth, changedAt, size, truncatedSince } = tailer
     const wasOpened = head.bytes > 0 || truncatedSince !== undefined
     // An empty file may have been written, compressed and removed since the last look.
     const mayHaveBytes = size > 0 || !looked.byKey.has(tailer.key)
@@ -109,9 +110,6 @@ function withoutRest(file: Subject, looked: Looked): Step[] {
     const isSought = !wasOpened && mayHaveBytes && mayBeCompressed(name, from, looked)
     return isSought ? [{ do: 'seek', file, name, since: Number(from) / 1e6 }] : [{ do: 'release', file }]
   }
-  const name = nameOfEntry(entry!)
-  if (unexaminedOf(name, looked.unexamined).length > 0) return [{ do: 'hide', file, hiding: [] }]
-  if (entry!.away !== undefined) return []
   // The file may have been missing already when the last run ended, so its copy may be older.
   const known = { ...file, since: undefined }
   const hiding = looked.unreadable.filter(one => mayHide(one, known))

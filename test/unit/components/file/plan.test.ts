@@ -165,7 +165,8 @@ t.test('a missing file whose rest no copy has', async t => {
     ['has no unread bytes', entry({ size: 10 }), {}, undefined],
     ['was already lost', entry({ away: 1 }), {}, undefined],
     ['is in a folder that is gone', entry(), { isGone: true }, undefined],
-    ['is in a folder that cannot be listed, with unread bytes', entry(), { isListed: false }, 'miss'],
+    ['is in a folder that cannot be listed, with unread bytes', entry(), { isListed: false }, 'hide'],
+    ['was already lost, and is in a folder that cannot be listed', entry({ away: 1 }), { isListed: false }, undefined],
     [
       'may have a name that cannot be examined, with unread bytes',
       entry(),

@@ -1298,3 +1298,25 @@ t.test('a file that cannot be examined is copied in two parts, and truncated: no
   t.same(run.out.texts(), [...numbered(100, 150), 'after'])
   await run.stop()
 })
+
+t.test(
+  'a file was deleted during a stop, and its folder cannot be listed at the start: its rest counts as lost',
+  async t => {
+    const dir = testFolder(t, { 'app.log': '' })
+    const path = join(dir, 'app.log')
+    const options = { include: [join(dir, '*.log')] }
+    const first = await start(options)
+    first.out.hold = true
+    appendFileSync(path, asText(one))
+    await settled(first, 10)
+    await first.stop()
+    rmSync(path)
+    const { end } = fail(t, 'EIO', ['readdirSync'], folder => folder === dir)
+    const run = await start(options, first.checkpoints)
+    await run.scanned(3)
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+    end()
+    await until('the loss to be counted', () => (run.value('sluice_file_lost_bytes_total') ?? 0) > 0)
+    await run.stop()
+  },
+)
