@@ -16,9 +16,9 @@ const MOST = {
   'docs/destinations.md': 1600,
   'docs/throttle-reference.md': 1600,
 }
-const SUMS = { docs: 28_200, 'docs/decisions': 6000 }
-/** A command writes it. */
-const GENERATED = 'docs/destinations.md'
+const SUMS = { docs: 28_250, 'docs/decisions': 6000 }
+/** A command writes them. */
+const GENERATED = ['docs/destinations.md', 'docs/sources.md']
 const CELL = 15
 const SENTENCE = 40
 /** Sentences. */
@@ -116,7 +116,7 @@ const listed = folder => execFileSync('git', ['ls-files', `${folder}/*.md`], { e
 const pagesOf = folder => listed(folder).filter(page => existsSync(page) && dirname(page) === folder)
 for (const page of ['README.md', 'src/README.md', THROTTLE, ...pagesOf('docs')]) checkPage(page)
 for (const [folder, most] of Object.entries(SUMS)) {
-  const own = pagesOf(folder).filter(page => page !== GENERATED)
+  const own = pagesOf(folder).filter(page => !GENERATED.includes(page))
   const sum = own.reduce((words, page) => words + countWords(byHand(readFileSync(page, 'utf8'))), 0)
   if (sum > most) report(folder, 1, `${sum} words in all pages: shorten them, ${most} at most`)
 }

@@ -7,7 +7,7 @@ import { loadDaemonConfig } from '../daemon/managed/local-part.js'
 import type { Command, Io } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
 import { readWithPlugins } from '../engine/config/plugins/read-plugins.js'
-import { destinationsText } from '../engine/config/reference/destinations.js'
+import { DESTINATIONS, pageOf, SOURCES } from '../engine/config/reference/component-pages.js'
 import { jsonSchema } from '../engine/config/reference/json-schema.js'
 import { referenceText } from '../engine/config/reference/reference.js'
 import { statusSchema, withMembers } from '../engine/config/reference/status-members.js'
@@ -26,7 +26,8 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
 
 /** By file name: the pages of the package that are made from its definitions. */
 export const generatedPages = (): Readonly<Record<string, string>> => ({
-  'destinations.md': destinationsText(components),
+  'destinations.md': pageOf(DESTINATIONS, components),
+  'sources.md': pageOf(SOURCES, components),
   'status-api.md': withMembers(readFileSync(join(packageFolder, 'docs', 'status-api.md'), 'utf8')),
   'status.schema.json': statusSchema(),
 })

@@ -410,7 +410,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>
-  /** Destinations over the network only. */
+  /** Sources, and destinations over the network. */
   readonly promises?: Promises
   readonly examples: readonly [Example, ...Example[]]
 
@@ -457,15 +457,15 @@ export interface Inspects<O> {
 
 type MaybePromise<T> = T | Promise<T>
 
-/** The promises of a destination over the network, each as a short text for a table cell. */
+/** The promises of a source, or of a destination over the network, each as a short text for a table cell. */
 export interface Promises {
-  /** When an event counts as delivered. */
+  /** When an event counts as delivered, or which events of a source are read again. */
   readonly guarantee: string
   readonly order: string
-  /** Which events can arrive twice, and how the receiver treats them. */
+  /** Which events can arrive twice, and how a receiver treats them. */
   readonly duplicates: string
   readonly limits: string
-  /** The receivers and versions used in tests. */
+  /** The receivers or senders used in tests, with versions. */
   readonly tested: string
   /** Advice below the table, as Markdown. */
   readonly advice?: string

@@ -21,6 +21,14 @@ export const fileSource = defineSource({
     'Sluice follows symbolic links: anyone who can create files in a folder that Sluice reads can make Sluice read any file that the user of the daemon may read. ' +
     'Run Sluice as a user of its own, as its systemd unit does. Do not run it as root on folders that other users may write. ' +
     `${MULTILINE_NOTES} The saved position is before an event that waits for more lines: after a kill, the event is read again from its beginning.`,
+  promises: {
+    guarantee: 'Sluice reads lines again until they are delivered, also after a kill.',
+    order: 'Lines of a file keep their order, also through rotation.',
+    duplicates: 'After a kill, about the last second of delivered lines arrives again.',
+    limits: '`max_line_bytes` (1 MiB) for a line. Rotation must keep files until they are delivered.',
+    tested: 'logrotate, compressed copies, and eight ways to rotate.',
+    advice: '[Tail files](tail-files.md) describes patterns, rotation, events of several lines, and containers.',
+  },
   options: fileOptions,
   catchesUp: () => true,
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),

@@ -16,6 +16,13 @@ export const journald = defineSource({
     '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several messages of an entry become the lines of `.message`. If a message is not UTF-8, replacement characters stand for the wrong bytes, and `.raw` has the original bytes in base64.\n\n' +
     'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
     'does not run, it is the current age of this entry. The metric exists after the first entry. It stays small if the journal gets few entries.',
+  promises: {
+    guarantee: 'Sluice reads entries again until they are delivered, also after a kill.',
+    order: 'Entries keep the order of the journal.',
+    duplicates: 'After a kill, about the last second of delivered entries arrives again.',
+    limits: 'The journal must keep entries until they are delivered.',
+    tested: 'journalctl of systemd 252.',
+  },
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options: journaldOptions,
   examples: [

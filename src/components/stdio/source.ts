@@ -8,6 +8,13 @@ export const stdin = defineSource({
   summary: 'Reads standard input; the run ends when the input ends.',
   single: 'standard input',
   notes: `A configuration can have one source of this type. Standard input cannot be read again: events that were read and not delivered are lost if the process is killed. ${MULTILINE_NOTES}`,
+  promises: {
+    guarantee: 'A kill loses events that were not delivered.',
+    order: 'Events keep their order.',
+    duplicates: 'Standard input cannot be read again.',
+    limits: '`max_line_bytes` (1 MiB) for a line. While a destination waits, the writer waits.',
+    tested: 'Pipes and files.',
+  },
   options: stdioOptions,
   examples: [
     { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },

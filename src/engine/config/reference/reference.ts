@@ -11,7 +11,7 @@ import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from 
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
 const ABOUT: Readonly<Record<Kind, string>> = {
-  source: 'Where events come from.',
+  source: 'Where events come from. [Sources](../docs/sources.md) lists the guarantees of each source.',
   processor:
     'What happens to events on the way. Each processor has `inputs`, and the [options of every processor](#options-of-every-processor).',
   destination:

@@ -114,6 +114,13 @@ t.test('what is committed is what the code says', async t => {
   }
   for (const [name, text] of Object.entries(generatedPages()))
     t.ok(read('docs', name) === text, `docs/${name} is up to date (else: npm run docs)`)
+  const sections = generatedPages()['sources.md']!.match(/^## .*/gm)
+  const sources = components.filter(({ kind, type }) => kind === 'source' && type !== 'demo')
+  t.same(
+    sections,
+    [...sources.map(({ type }) => `## ${type}`), '## UDP', '## Containers'],
+    'each source has its section',
+  )
   const dir = testFolder(t)
   const { texts, out } = capture()
   t.equal(await docs(out, { out: dir }), 0)
