@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConditionError } from '../../../core/condition/cursor.js'
+import { OPERATORS } from '../../../core/condition/operators.js'
 import { conditionOnLines } from '../../../daemon/admin/tap.js'
 import type { Turn } from './budget.js'
 import type { KeptEvidence } from './evidence.js'
@@ -7,10 +8,9 @@ import {
   type EventCursor,
   type EventFate,
   FATES,
-  ID_BYTES,
   type KeptEvent,
   newestOf,
-  PLACE_BYTES,
+  placeNumber,
   READING_BYTES,
 } from './kept-events.js'
 import { QuestionError } from './question-error.js'
@@ -20,7 +20,6 @@ const MOST_STEPS = 50
 /** Number of events inspected between two checks of the clock. */
 const BETWEEN = 64
 const LF = Buffer.from('\n')
-const NO_PLACE = Buffer.alloc(PLACE_BYTES)
 const ID = /^[\w-]{24}$/
 
 /** The fate of an event in a component. `at`: ISO 8601. */
@@ -47,12 +46,20 @@ export interface LookedAt {
 
 export interface FoundEvents {
   readonly as: 'text' | 'condition' | 'id' | 'event'
+  /** If the query was searched as a text, but resembles a condition: why it is not one. */
+  readonly not_condition?: string
   readonly looked_at: readonly LookedAt[]
   readonly found: readonly FoundEvent[]
   readonly more: boolean
 }
 
-type Test = (event: EventCursor) => boolean
+interface Test {
+  readonly as: FoundEvents['as']
+  readonly not_condition?: string
+  readonly holds: (event: EventCursor) => boolean
+  /** Whether an event for which `holds` may be in these bytes; undefined: in any. */
+  readonly mayHold?: (bytes: Buffer) => boolean
+}
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
 
@@ -72,40 +79,48 @@ function lookedAt(evidence: KeptEvidence, kept: (kind: LookedAt['kind']) => numb
  * object with some fields of the event. Throws QuestionError.
  */
 export async function find(evidence: KeptEvidence, query: string, turn: Turn, most = MOST_FOUND): Promise<FoundEvents> {
-  const [as, test] = testOf(query)
+  const { as, not_condition, holds, mayHold } = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
   const events = new Events()
-  for await (const cursor of newest(evidence, turn)) {
-    if (events.size > limit) break
-    if (test(cursor)) events.add(cursor)
+  const see = (cursor: EventCursor) => {
+    if (holds(cursor)) events.add(cursor)
+    return events.size <= limit
   }
+  await eachNewest(evidence, turn, see, mayHold)
   const distinct = { discarded: new Distinct(), rejected: new Distinct(), passed: new Distinct() }
-  for await (const cursor of newest(evidence, turn)) {
+  await eachNewest(evidence, turn, cursor => {
     events.addStep(cursor)
-    if (cursor.text.length > 0) distinct[kindOf(cursor.what)].add(cursor.id)
-  }
+    if (cursor.hasText) distinct[kindOf(cursor.what)].add(cursor)
+    return true
+  })
   const found = events.found(limit)
-  return { as, looked_at: lookedAt(evidence, kind => distinct[kind].size), found, more: events.size > limit }
+  const looked_at = lookedAt(evidence, kind => distinct[kind].size)
+  return { as, ...(not_condition && { not_condition }), looked_at, found, more: events.size > limit }
 }
 
-function testOf(query: string): [FoundEvents['as'], Test] {
+function testOf(query: string): Test {
   const text = query.trim()
   if (text === '') throw new QuestionError("q is missing: a text, a condition such as .level equal 'error', or an id")
   const given = text.startsWith('{') ? parsed(text) : undefined
   const hasText = textTest(text)
-  if (given !== undefined) return ['event', event => hasText(event) || hasFields(event, given as object)]
+  const asText = { holds: (event: EventCursor) => hasText(event.text), mayHold: hasText }
+  if (given !== undefined)
+    return { as: 'event', holds: event => hasText(event.text) || hasFields(event, given as object) }
   if (ID.test(text)) {
-    const id = Buffer.from(text, 'base64url')
-    if (id.length === ID_BYTES) return ['id', event => isSamePlace(event.id, id) || hasText(event)]
+    const place = placeNumber(Buffer.from(text, 'base64url'), 0)
+    return { as: 'id', holds: event => (place !== 0 && event.place === place) || hasText(event.text) }
   }
   try {
-    const holds = conditionOnLines(text)
-    return ['condition', event => !event.isCut && event.text.length > 0 && holds(Buffer.concat([event.text, LF]))]
+    const condition = conditionOnLines(text)
+    const holds = (event: EventCursor) => !event.isCut && event.hasText && condition(Buffer.concat([event.text, LF]))
+    return { as: 'condition', holds }
   } catch (error) {
     if (!(error instanceof ConditionError)) throw error
-    if (/^if\s*\(/i.test(text)) throw new QuestionError(`the condition: ${error.message} (column ${error.column})`)
+    const why = `${error.message} (column ${error.column})`
+    if (/^if\s*\(/i.test(text)) throw new QuestionError(`the condition: ${why}`)
+    const resembles = error.column > 1 || OPERATORS.has(text.split(/\s+/)[1] ?? '')
+    return { as: 'text', ...asText, ...(resembles && { not_condition: why }) }
   }
-  return ['text', hasText]
 }
 
 /** Whether an event has all fields of `given`. The event may have more fields. */
@@ -115,38 +130,42 @@ function hasFields({ text, isCut }: EventCursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** Returns a function that tests whether an event contains the text, literally or escaped as in a JSON string. */
-function textTest(text: string): Test {
+/** Returns a function that tests whether bytes contain the text, literally or escaped as in a JSON string. */
+function textTest(text: string): (bytes: Buffer) => boolean {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))
-  return event => all.some(needle => event.text.includes(needle))
+  return bytes => all.some(needle => bytes.includes(needle))
 }
 
-const isSamePlace = (a: Buffer, b: Buffer) =>
-  a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
-
-/** All kinds of events together, newest first. */
-async function* newest(evidence: KeptEvidence, turn: Turn): AsyncGenerator<EventCursor, undefined> {
+/** Shows the events of all kinds together, newest first, until `see` returns false. `mayHold`: as in Test. */
+async function eachNewest(
+  evidence: KeptEvidence,
+  turn: Turn,
+  see: (cursor: EventCursor) => boolean,
+  mayHold?: Test['mayHold'],
+): Promise<void> {
+  const cursors = KINDS.flatMap(kind => evidence[kind].cursors())
+  if (mayHold) for (const cursor of cursors) await cursor.keepOnly(mayHold, turn)
   let events = 0
-  for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
-    if (++events % BETWEEN === 0) await turn()
-    yield cursor
+  for (const cursor of newestOf(cursors)) {
+    const pause = ++events % BETWEEN === 0 ? turn() : undefined
+    if (pause) await pause
+    if (!see(cursor)) return
   }
 }
 
 class Distinct {
-  readonly #places = new Set<string>()
+  readonly #places = new Set<number>()
   /** Checksums of the events in `#places`. */
-  readonly #sums = new Set<string>()
+  readonly #sums = new Set<number>()
   /** Checksums of events whose places are not known. */
-  readonly #placeless = new Set<string>()
+  readonly #placeless = new Set<number>()
 
-  add(id: Buffer): void {
-    const place = placeOf(id)
-    if (place === undefined) this.#placeless.add(sumOf(id))
+  add({ place, sum }: EventCursor): void {
+    if (place === 0) this.#placeless.add(sum)
     else {
       this.#places.add(place)
-      this.#sums.add(sumOf(id))
+      this.#sums.add(sum)
     }
   }
 
@@ -157,6 +176,7 @@ class Distinct {
 
 interface Found {
   readonly id: Buffer
+  readonly place: number
   text: Buffer
   isCut: boolean
   readonly steps: KeptEvent[]
@@ -164,27 +184,25 @@ interface Found {
 
 class Events {
   readonly #all: Found[] = []
-  readonly #byPlace = new Map<string, Found>()
+  readonly #byPlace = new Map<number, Found>()
   /** The first event with each checksum. */
-  readonly #bySum = new Map<string, Found>()
+  readonly #bySum = new Map<number, Found>()
 
   get size(): number {
     return this.#all.length
   }
 
   /** Adds an event, unless it was added before. */
-  add({ id, text, isCut }: EventCursor): void {
-    const [place, sum] = [placeOf(id), sumOf(id)]
-    if (place === undefined ? this.#bySum.has(sum) : this.#byPlace.has(place)) return
-    const found: Found = { id: Buffer.from(id), text: Buffer.from(text), isCut, steps: [] }
+  add({ id, place, sum, text, isCut }: EventCursor): void {
+    if (place === 0 ? this.#bySum.has(sum) : this.#byPlace.has(place)) return
+    const found: Found = { id: Buffer.from(id), place, text: Buffer.from(text), isCut, steps: [] }
     this.#all.push(found)
-    if (place !== undefined) this.#byPlace.set(place, found)
+    if (place !== 0) this.#byPlace.set(place, found)
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
   addStep(cursor: EventCursor): void {
-    const place = placeOf(cursor.id)
-    const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
+    const found = (cursor.place === 0 ? undefined : this.#byPlace.get(cursor.place)) ?? this.#sameText(cursor)
     if (!found || found.steps.length >= MOST_STEPS) return
     const { text, ...step } = cursor.event()
     if (found.text.length === 0) {
@@ -198,19 +216,18 @@ class Events {
    * Finds an event by its checksum, because a disk buffer may change or remove the event's place. If a component kept
    * several equal lines, finds the event for only one of these lines.
    */
-  #sameText({ id, component }: EventCursor): Found | undefined {
-    const found = this.#bySum.get(sumOf(id))
+  #sameText({ id, sum, component }: EventCursor): Found | undefined {
+    const found = this.#bySum.get(sum)
     if (!found || found.steps.some(step => step.component === component)) return undefined
-    const isSameReading =
-      placeOf(found.id) !== undefined && id.compare(found.id, 0, READING_BYTES, 0, READING_BYTES) === 0
+    const isSameReading = found.place !== 0 && id.compare(found.id, 0, READING_BYTES, 0, READING_BYTES) === 0
     return isSameReading ? undefined : found
   }
 
   found(most: number): FoundEvent[] {
-    return this.#all.slice(0, most).map(({ id, text, isCut, steps }) => {
+    return this.#all.slice(0, most).map(({ id, place, text, isCut, steps }) => {
       const shown = text.toString()
       return {
-        ...(placeOf(id) !== undefined && { id: id.toString('base64url') }),
+        ...(place !== 0 && { id: id.toString('base64url') }),
         ...(!isCut && { event: parsed(shown) }),
         text: shown,
         steps: steps.sort(inOrder).map(stepOf),
@@ -223,12 +240,6 @@ const NOTHING = Buffer.alloc(0)
 
 /** Sorts by time. Steps in the same millisecond are in the order of FATES. */
 const inOrder = (a: KeptEvent, b: KeptEvent) => a.at - b.at || FATES.indexOf(a.what) - FATES.indexOf(b.what)
-
-function placeOf(id: Buffer): string | undefined {
-  return id.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 ? undefined : id.toString('latin1', 0, PLACE_BYTES)
-}
-
-const sumOf = (id: Buffer) => id.toString('latin1', PLACE_BYTES, ID_BYTES)
 
 export function stepOf({ at, component, what, reason, words, rule, bucket }: KeptEvent): EventStep {
   return {

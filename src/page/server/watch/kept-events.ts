@@ -1,4 +1,5 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
+import type { Turn } from './budget.js'
 
 /** The possible fates of an event, in the order in which they occur. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
@@ -6,8 +7,16 @@ export type EventFate = (typeof FATES)[number]
 
 /** The ends of the parts of an event id (core/event/event-id.ts), in bytes. */
 export const READING_BYTES = READING
-export const PLACE_BYTES = READING + PLACE
+const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
+
+/**
+ * The input and the place of an id as one number; 0: the place is not known. Two places of different inputs have the
+ * same number as rarely as two random numbers of 32 bits.
+ */
+export const placeNumber = (bytes: Buffer, id: number): number =>
+  ((bytes.readUInt32LE(id) ^ bytes.readUInt32LE(id + PLACE_BYTES - 4)) >>> 0) +
+  bytes.readUInt16LE(id + READING_BYTES) * 2 ** 32
 
 export interface KeptEvent {
   /** Wall clock, in milliseconds. */
@@ -195,7 +204,7 @@ export function* newestOf(all: readonly EventCursor[]): Generator<EventCursor, u
 /** A position in the events of a component. Events that are dropped later stay readable through it. */
 export class EventCursor {
   readonly component: string
-  readonly #segments: Segment[]
+  #segments: Segment[]
   #bytes: Buffer = Buffer.alloc(0)
   #start = 0
   at = 0
@@ -203,6 +212,17 @@ export class EventCursor {
   constructor(component: string, segments: Segment[]) {
     this.component = component
     this.#segments = segments
+  }
+
+  /** Skips the segments that cannot hold a wanted event. */
+  async keepOnly(mayHold: (bytes: Buffer) => boolean, turn: Turn): Promise<void> {
+    const kept: Segment[] = []
+    for (const segment of this.#segments) {
+      const pause = turn()
+      if (pause) await pause
+      if (mayHold(segment.bytes.subarray(0, segment.end))) kept.push(segment)
+    }
+    this.#segments = kept
   }
 
   /** Moves to the previous event. Returns false if it does not exist. */
@@ -224,6 +244,19 @@ export class EventCursor {
 
   get id(): Buffer {
     return this.#bytes.subarray(this.#start + ID, this.#start + STRINGS)
+  }
+
+  get place(): number {
+    return placeNumber(this.#bytes, this.#start + ID)
+  }
+
+  get sum(): number {
+    return this.#bytes.readUInt32LE(this.#start + ID + PLACE_BYTES)
+  }
+
+  get hasText(): boolean {
+    const [start, end] = this.#string(4)
+    return end > start
   }
 
   get text(): Buffer {

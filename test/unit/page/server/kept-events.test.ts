@@ -270,6 +270,21 @@ t.test('the same line at another place of the same file is another event', async
   t.equal(found[0]!.steps.length, 1)
 })
 
+t.test('a text that resembles a condition is searched, and what is wrong with the condition is told', async t => {
+  const time = new ManualTime()
+  const evidence = new KeptEvidence(1e6, time)
+  evidence.of('in').read(batchAt([{ path: '.env file', app: 'cart' }], 0))
+  const asked = async (q: string) => {
+    const { as, found, not_condition } = await find(evidence, q, () => undefined)
+    return [as, found.length, not_condition]
+  }
+  t.same(await asked(".app equal 'cart'"), ['condition', 1, undefined])
+  t.same(await asked(".app equl 'cart'"), ['text', 0, 'unknown operator "equl"; did you mean equal? (column 6)'])
+  t.same(await asked("app equal 'cart'"), ['text', 0, 'a field starts with a dot: .app (column 1)'])
+  t.match(await asked('.env file'), ['text', 1, /^unknown operator "file"/])
+  t.same(await asked('connection refused'), ['text', 0, undefined])
+})
+
 t.test('an event that several components have seen is one event', async t => {
   const time = new ManualTime()
   const evidence = new KeptEvidence(1e6, time)
