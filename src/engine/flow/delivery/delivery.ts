@@ -70,6 +70,13 @@ type Fault = { what: string; count: number }
 export const ATTEMPT_SECONDS = 'sluice_delivery_attempt_seconds'
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
+/**
+ * Whether the receiver answered, or had as long as it may take: only errors of the network have a cause. A refused
+ * connection fails faster than any receiver answers.
+ */
+const tellsLatency = (error: unknown): boolean =>
+  error instanceof DeliveryError && (error.status !== undefined || error.cause === undefined)
+
 export class Delivery extends BatchQueue {
   readonly #destination: Destination
   readonly #options: DeliveryOptions
@@ -145,7 +152,8 @@ export class Delivery extends BatchQueue {
       this.#uploads = new Uploads(spool, uploads, () => this.advance())
       spool.changed = () => this.advance()
     }
-    this.#latency = metrics.histogram(ATTEMPT_SECONDS, 'Duration of one attempt.', LATENCY_SECONDS)
+    const latency = 'Duration of one attempt that was answered or timed out.'
+    this.#latency = metrics.histogram(ATTEMPT_SECONDS, latency, LATENCY_SECONDS)
     const attempting = this.#uploads?.attempts ?? this.#attempts
     attempting.show(metrics)
     const show = (name: string, help: string, read: () => number, live: Fact['live']) =>
@@ -532,6 +540,7 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
+    let isTimed = true
     // Nothing that was sent can be answered before the next turn of the event loop.
     let mayBeAnswered = false
     const turn = setImmediate(() => {
@@ -546,12 +555,13 @@ export class Delivery extends BatchQueue {
       return accepted ?? undefined
     } catch (error) {
       if (error instanceof DeliveryError) requestId = error.requestId
+      isTimed = tellsLatency(error)
       throw !mayBeAnswered && isProgramFault(error) ? new InternalError(error) : error
     } finally {
       clearImmediate(turn)
       for (const release of releases) release?.()
       const exemplar = requestId === undefined ? undefined : { requestId, at: clock.wall() }
-      this.#latency.observe((clock.now() - began) / 1000, exemplar)
+      if (isTimed) this.#latency.observe((clock.now() - began) / 1000, exemplar)
     }
   }
 

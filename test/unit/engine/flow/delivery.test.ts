@@ -1,4 +1,5 @@
 import t from 'tap'
+import { DeliveryError } from '../../../../src/core/errors.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
@@ -56,6 +57,29 @@ t.test('requests by count, bytes and age; acknowledged when taken', async t => {
   t.same(it.counters.imbalance(), balanced)
   t.equal(it.time.timers, 0)
   t.equal(it.counters.histograms.get('sluice_delivery_attempt_seconds')!.counts[0], 5)
+})
+
+t.test('the latency is that of answers: a connection that was refused says nothing about it', async t => {
+  const failures = [
+    new DeliveryError('refused', { failure: 'retry', reason: 'refused', cause: new Error('ECONNREFUSED') }),
+    new Error('of a plugin'),
+    new DeliveryError('503', { failure: 'retry', reason: 'status_503', status: 503 }),
+    new DeliveryError('in time', { failure: 'retry', reason: 'timeout' }),
+  ]
+  const it = setUp({
+    options: { batch: { max_events: 1 } },
+    write: async () => {
+      const failure = failures.shift()
+      if (failure) throw failure
+    },
+  })
+  await it.delivery.start()
+  it.put(1)
+  while (it.counters.passed.events === 0) await it.time.advance(60_000)
+  t.same(it.attempts.length, 5)
+  t.equal(it.counters.histograms.get('sluice_delivery_attempt_seconds')!.counts[0], 3)
+  it.input.end()
+  await it.delivery.stop(never)
 })
 
 t.test('takes no more than it can have on its way, and one request', async t => {
