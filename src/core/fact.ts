@@ -28,6 +28,9 @@ export const GRAVITIES = [
   'notice',
 ] as const
 
+/** After this time without another lost event, a loss is over: its problem becomes a notice. */
+export const OVER_MS = 600_000
+
 export interface GradedProblem extends ReportedProblem {
   readonly gravity: (typeof GRAVITIES)[number]
 }

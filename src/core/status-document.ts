@@ -35,7 +35,11 @@ const totals = z.object({
   undelivered: number.describe('Events read in this run that were neither delivered nor discarded, each counted once.'),
 })
 
-const books = totals.extend({ in_flight: number.describe('The same number as `undelivered`.') })
+const books = totals.extend({
+  in_flight: number.describe('The same number as `undelivered`.'),
+  lost: z.record(text, counts).describe('The part of `discarded` for which no limit or condition asked.'),
+  kept: z.record(text, counts).describe('The part of `discarded` that is in dead-letter queues, or was read there.'),
+})
 
 const rate = z.object({ received: number, received_bytes: number, sent: number, discarded: number })
 
@@ -143,7 +147,7 @@ export const statusDocument = z.object({
   config: text.optional(),
   data_dir: text.optional(),
   books: books.optional().describe('[totals](delivery.md#a-stop-or-a-reload), with `in_flight`'),
-  problems: listOf(problem).describe('gravest first; notices cost no events'),
+  problems: listOf(problem).describe('gravest first; notices cost no events, or are over'),
   notices: listOf(problem),
   components: listOf(component).describe('configuration, `state`, counts since the start'),
   destinations: listOf(destination).describe('`state`, `reason`, `requests`, `buffer` or `spool`, outage'),

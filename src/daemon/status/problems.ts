@@ -1,4 +1,4 @@
-import { GRAVITIES, type GradedProblem, type Seen } from '../../core/fact.js'
+import { GRAVITIES, type GradedProblem, OVER_MS, type Seen } from '../../core/fact.js'
 import type {
   ComponentStatus,
   DestinationState,
@@ -12,6 +12,7 @@ import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
 import { clockTime, counted, lasting, short } from '../../lib/units.js'
+import type { Rates } from './rates.js'
 
 export type Named = Pick<ComponentStatus, 'id' | 'kind' | 'type'> & Partial<Pick<ComponentStatus, 'inputs'>>
 
@@ -23,6 +24,7 @@ export interface Observed extends Pick<Seen, 'wall' | 'about'> {
   readonly sources: readonly SourceFailure[]
   /** Processors that wait for a server which does not reply, or that do not finish processing their events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
+  readonly rates?: Pick<Rates, 'grownAt'> | undefined
 }
 
 /** The problems of a daemon, worst first, and data that may have been removed on purpose. */
@@ -34,7 +36,10 @@ export function problemsOf(seen: Observed): { problems: ReportedProblem[]; notic
     ...sourceProblems(seen),
     ...processorProblems(seen),
     ...facts,
-    ...[...seen.metrics.components.values()].flatMap(one => [...unprocessedProblems(one), ...discardProblems(one)]),
+    ...[...seen.metrics.components.values()].flatMap(one => [
+      ...unprocessedProblems(one),
+      ...discardProblems(one, seen),
+    ]),
   ]
   const of = (wanted: GradedProblem['gravity']) =>
     all.filter(({ gravity }) => gravity === wanted).map(({ gravity: _, ...problem }) => problem)
@@ -153,13 +158,24 @@ const LOST_BY: Readonly<Record<string, string>> = {
   destination: 'They are lost: the destination rejected them, and on_reject is discard.',
 }
 
-function discardProblems(counters: ComponentCounters): GradedProblem[] {
+/**
+ * `kept`: events are in the dead-letter queue, or the readers of `.rejected` got them. `wanted`: a limit or a condition
+ * did its work, or a reload gave the events back.
+ */
+export function fateOf(counters: ComponentCounters, reason: string): 'wanted' | 'lost' | 'kept' {
+  if (reason === GIVEN_BACK) return 'wanted'
+  if (areKept(counters, reason)) return 'kept'
+  return counters.losses.has(reason) || counters.kind in LOST_BY ? 'lost' : 'wanted'
+}
+
+function discardProblems(counters: ComponentCounters, { wall, rates }: Observed): GradedProblem[] {
   const { id, kind, discards, losses } = counters
-  return [...discards].flatMap(([reason, { events }]) => {
-    const todo = losses.get(reason) ?? LOST_BY[kind]
-    // Events in the dead-letter queue, and events that the readers of `.rejected` got, are not lost.
-    if (events === 0 || reason === GIVEN_BACK || todo === undefined || areKept(counters, reason)) return []
-    const what = `${id} has discarded ${counted(events, 'event')} since the daemon started: ${reason}`
-    return [{ gravity: 'discarded', component: id, what, todo }]
+  return [...discards].flatMap(([reason, amount]) => {
+    if (amount.events === 0 || fateOf(counters, reason) !== 'lost') return []
+    const what = `${id} has discarded ${counted(amount.events, 'event')} since the daemon started: ${reason}`
+    const at = rates?.grownAt(amount) ?? wall
+    const gravity = wall - at > OVER_MS ? 'notice' : 'discarded'
+    const detail = `The last one at ${clockTime(new Date(at).toISOString(), wall)}.`
+    return [{ gravity, component: id, what, detail, todo: losses.get(reason) ?? LOST_BY[kind]! }]
   })
 }

@@ -1,5 +1,5 @@
 import type { ComponentStatus } from '../../core/status-document.js'
-import type { ComponentCounters } from '../../engine/flow/counters.js'
+import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
 import { type Clock, systemClock } from '../../lib/time.js'
 
 /** Events and bytes per second. */
@@ -19,6 +19,7 @@ export class Rates {
   readonly #clock: Clock
   /** The noted moments, oldest first. */
   #noted: readonly Noted[] = []
+  readonly #grown = new WeakMap<Amount, { readonly events: number; readonly at: number }>()
 
   constructor(components: () => Iterable<ComponentCounters>, clock: Clock = systemClock) {
     this.#components = components
@@ -30,6 +31,17 @@ export class Rates {
   note(): void {
     const counts = new Map([...this.#components()].map(one => [one, countsOf(one)]))
     this.#noted = [...this.#noted.slice(-1), { at: this.#clock.now(), counts }]
+    for (const { discards } of counts.keys()) for (const amount of discards.values()) this.grownAt(amount)
+  }
+
+  /** When the number of discarded events last grew, as far as was noted; wall clock in milliseconds. */
+  grownAt(amount: Amount): number {
+    let seen = this.#grown.get(amount)
+    if (seen?.events !== amount.events) {
+      seen = { events: amount.events, at: this.#clock.wall() }
+      this.#grown.set(amount, seen)
+    }
+    return seen.at
   }
 
   /** The rates by component id. Empty if all counts were noted less than a second ago. */

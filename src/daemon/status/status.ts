@@ -16,7 +16,7 @@ import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
-import { type Named, type Observed, problemsOf } from './problems.js'
+import { fateOf, type Named, type Observed, problemsOf } from './problems.js'
 import type { Rates } from './rates.js'
 import { isReady } from './ready.js'
 
@@ -26,7 +26,15 @@ import { isReady } from './ready.js'
  */
 const VERSION = 1
 
-export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
+export function booksOf(totals: Totals, components: Iterable<ComponentCounters>): Books {
+  const [lost, kept]: [Totals['discarded'], Totals['discarded']] = [{}, {}]
+  for (const counters of components)
+    for (const [reason, { events }] of counters.discards) {
+      const of = { lost, kept, wanted: undefined }[fateOf(counters, reason)]
+      if (of && events > 0) (of[counters.id] ??= {})[reason] = events
+    }
+  return { ...totals, in_flight: totals.undelivered, lost, kept }
+}
 
 export interface Reports {
   /** The running components, in the order of the configuration. Metrics also have components that a reload removed. */
@@ -119,8 +127,8 @@ export async function statusOf(
     ...state,
     ...(stopping && { stopping }),
     ...about,
-    ...problemsOf({ ...state, wall, metrics, about, components }),
-    ...(reports.totals && { books: booksOf(reports.totals()) }),
+    ...problemsOf({ ...state, wall, metrics, about, components, rates: reports.rates }),
+    ...(reports.totals && { books: booksOf(reports.totals(), metrics.components.values()) }),
     ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
     waiting_for: waits,

@@ -47,7 +47,7 @@ export class Seconds {
     const destinations = counters.filter(({ kind }) => kind === 'destination')
     return {
       at: this.#clock.wall(),
-      books: totals && booksOf(totals),
+      books: totals && booksOf(totals, counters),
       components: Object.fromEntries(components),
       destinations: Object.fromEntries(destinations.map(one => [one.id, this.#delivery(one)])),
     }

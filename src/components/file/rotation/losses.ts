@@ -1,5 +1,5 @@
 import type { SourceContext } from '../../../core/component.js'
-import type { GradedProblem, Seen } from '../../../core/fact.js'
+import { type GradedProblem, OVER_MS, type Seen } from '../../../core/fact.js'
 import { orUnknown } from '../../../lib/files/disk/disk.js'
 import { clockTime, counted, short } from '../../../lib/units.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -52,9 +52,10 @@ export class Losses {
     })
     const more = files.length - named.length
     const detail = `${named.join(', ')}${more > 0 ? ` and ${counted(more, 'other file')}` : ''}.`
+    const isOver = wall - Math.max(0, ...files.map(([, { at }]) => at)) > OVER_MS
     return (
       bytes > 0 && {
-        gravity: 'unread',
+        gravity: isOver ? 'notice' : 'unread',
         what: `${id} has lost ${short(bytes)}B of its files since the daemon started`,
         ...(named.length > 0 && { detail }),
         todo: 'The files were removed or truncated before they were read to their end, and no copy was found. The log names the files (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',

@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { problemsOf as allOf, type Observed } from '../../../../src/daemon/status/problems.js'
+import { Rates } from '../../../../src/daemon/status/rates.js'
 import { countDeadLetters } from '../../../../src/engine/flow/dead-letters.js'
 import { openDeadLetters } from '../../../../src/engine/run/dead-letter/queue.js'
 import { resendCommand } from '../../../../src/engine/run/dead-letter/resend-command.js'
@@ -11,6 +12,7 @@ import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { batchOf } from '../../../support/batches.js'
 import { registerFacts } from '../../../support/file-facts.js'
 import { testFolder } from '../../../support/folder.js'
+import { ManualTime } from '../../../support/manual-time.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422 })
@@ -66,6 +68,35 @@ t.test('what a processor discards on purpose is no problem, unless it describes 
   t.match(problemsOf(view([], metrics)), [
     { component: 'p', what: /^p has discarded 4 events .*: empty$/, todo: 'Fill it.' },
   ])
+})
+
+t.test('a loss is a problem until nothing was lost for ten minutes, and then a notice', async t => {
+  const time = new ManualTime()
+  const metrics = discarding(['up', 'destination', 'buffer_full', 4])
+  const rates = new Rates(() => metrics.components.values(), time)
+  const seen = () => allOf({ ...view([], metrics), wall: time.wall(), rates })
+  const minutes = async (count: number) => {
+    for (let i = 0; i < 12 * count; i++) {
+      await time.advance(5000)
+      rates.note()
+    }
+  }
+  const first = seen()
+  t.match(first, { problems: [{ what: /^up has discarded 4 events/, detail: /^The last one at / }], notices: [] })
+  await minutes(9)
+  metrics.component('up', 'destination', 'x').discarded('buffer_full', 1, 1)
+  rates.note()
+  await minutes(10)
+  const later = seen()
+  t.match(later, { problems: [{ what: /^up has discarded 5 events/ }], notices: [] })
+  t.not(later.problems[0]!.detail, first.problems[0]!.detail)
+  await minutes(1)
+  t.match(seen(), {
+    problems: [],
+    notices: [{ what: /^up has discarded 5 events/, detail: later.problems[0]!.detail }],
+  })
+  metrics.component('up', 'destination', 'x').discarded('buffer_full', 1, 1)
+  t.match(seen(), { problems: [{ what: /^up has discarded 6 events/ }], notices: [] })
 })
 
 t.test('a processor that passes on most events because it could not process them', async t => {

@@ -28,7 +28,7 @@ t.test('the numbers of a second', async t => {
   const next = () => JSON.parse(JSON.stringify(seconds.next([source, up], totals)))
   t.same(next(), {
     at: time.wall(),
-    books: { ...totals, in_flight: 3 },
+    books: { ...totals, in_flight: 3, lost: { up: { status_400: 2 } }, kept: {} },
     components: { in: [12, 12, 0, 0, null], up: [12, 7, 2, 12, 250] },
     destinations: {
       up: {
