@@ -294,6 +294,7 @@ t.test('paused and hidden, it asks for nothing', async t => {
   if (!one) return
   const { page, fake } = one
   await sees(page, /it (would have )?passed/, '.verdict')
+  await until('the last question', () => fake.asked.some(path => path.includes('/components/limit_app')))
   await page.press('p')
   await sees(page, 'paused', 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') !== null`))
@@ -363,7 +364,7 @@ t.test('every view can be used by keyboard alone', async t => {
 
   await page.press('4')
   await heading('Find')
-  await page.press('/')
+  await until('the field has the focus', () => isIn('[data-search]'))
   for (const key of '4711') await page.press(key)
   await page.press('Enter')
   await sees(page, /limit_app[\s\S]*discarded throttled: its bucket had no room/, '.way')
@@ -826,25 +827,43 @@ t.test('a plot shows the numbers at the pointer, otherwise the last ones', async
   await until('the last numbers', async () => !(await caption()).includes(', at'))
 })
 
-t.test('a plot cuts off the backlog that was read at the start, after some seconds', async t => {
-  const values = [7400, ...Array.from({ length: 14 }, () => 100)]
+t.test('a plot shows the backlog that was read at the start, and what came after it', async t => {
+  const values = [7400, ...Array.from({ length: 99 }, () => 100)]
   const from = new Date(Date.now() - values.length * 1000).toISOString()
   const components = Object.fromEntries(
     USUAL.map(({ id }) => [id, { received: values, sent: values, discarded: values.map(() => 40) }]),
   )
   const one = await shown(t, { components: USUAL, answers: { history: { from, step_ms: 1000, components } } })
   if (!one) return
-  await sees(one.page, 'cut off, up to 29.6k', '.plot figcaption')
+  await sees(one.page, 'averaged over 5s; the axis is logarithmic above 100', '.plot figcaption')
+  const plot = await one.page.value<string>(`document.querySelector('.plot [role=img]').ariaLabel`)
+  t.match(plot, /delivered by all destinations at most 29\.6k, last 400;/)
+})
+
+t.test('a plot of what is delivered once a second does not fall to 0 between', async t => {
+  const values = Array.from({ length: 40 }, (_, i) => (i % 10 === 0 ? 0 : i % 10 === 1 ? 200 : 100))
+  const from = new Date(Date.now() - values.length * 1000).toISOString()
+  const none = values.map(() => 0)
+  const sent = (id: string) => (id === 'upstream' ? values : none)
+  const components = Object.fromEntries(
+    USUAL.map(({ id }) => [id, { received: none, sent: sent(id), discarded: none }]),
+  )
+  const world = { components: USUAL, answers: { history: { from, step_ms: 1000, components } } }
+  const one = await shown(t, world)
+  if (!one) return
+  await sees(one.page, 'averaged over 5s', '.plot figcaption')
+  const plot = await one.page.value<string>(`document.querySelector('.plot [role=img]').ariaLabel`)
+  t.match(plot, /delivered by all destinations at most 120, last 100;/)
 })
 
 t.test('a throttle that holds keys to its limit has no problem, as in status', async t => {
   const one = await shown(t, { components: USUAL })
   if (!one) return
   const { page } = one
-  await sees(page, /\d keys at the limit: search, checkout/, 'main')
+  await sees(page, /\d keys at the limit in the last minute: search, checkout/, 'main')
   t.equal(await page.value(`document.querySelectorAll('.mark.warning, .mark.error').length`), 0)
   await page.show(390, 'light')
-  await sees(page, /\d keys at the limit: search, checkout/, 'main table')
+  await sees(page, /\d keys at the limit in the last minute: search, checkout/, 'main table')
 })
 
 t.test('the numbers of one key', async t => {
@@ -993,6 +1012,130 @@ t.test('files that were read to their ends and grow again do not catch up', asyn
   await see('measuring')
   world.status = both(2_000_000)
   await see('it does not catch up')
+})
+
+/** A source, so many processors, and two destinations. */
+const chain = (processors: number): Invented[] => {
+  const ids = ['app_logs', ...Array.from({ length: processors }, (_, n) => `transform_number_${n}`)]
+  const end = { kind: 'destination', type: 'elasticsearch', inputs: [ids.at(-1)!] } as const
+  return [
+    { id: 'app_logs', kind: 'source', type: 'file', rate: 1000 },
+    ...ids.slice(1).map((id, n) => ({ id, kind: 'processor', type: 'parse', inputs: [ids[n]!] }) as const),
+    { ...end, id: 'upstream' },
+    { ...end, id: 'archive' },
+  ]
+}
+
+t.test('at 1280 pixels, every destination of a chain is in sight', async t => {
+  const world = { components: chain(6), status: { ...failing(), notices: [] } }
+  const one = await shown(t, world)
+  if (!one) return
+  const { page, fake, url } = one
+  await page.show(1280, 'light')
+  await goTo(page, url)
+  await until('the drawing', () => page.value(`document.querySelectorAll('.graph [data-node]').length === 9`))
+  const rights = `['upstream', 'archive'].map(id => document.querySelector('[data-node=' + id + ']').getBoundingClientRect().right)`
+  t.ok((await page.value<number[]>(rights)).every(right => right <= 1280))
+  t.ok(await page.value(`(box => box.scrollWidth <= box.clientWidth)(document.querySelector('main .scroll'))`))
+  fake.world = { components: chain(12) }
+  await goTo(page, url)
+  await sees(page, 'archive', 'main table')
+  await page.value(
+    `[...document.querySelectorAll('.tools button')].find(one => one.innerText === 'as a graph').click()`,
+  )
+  await until('the drawing', () => page.value(`document.querySelectorAll('.graph [data-node]').length === 15`))
+})
+
+t.test('a token in the address that the daemon refuses, and the right one in the same tab', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url } = await daemonOf(t)
+  await goTo(page, `${url}#token=another-token-0123456789-0123456789`)
+  await sees(page, 'The daemon refused the token in the address: the token is wrong', 'main [role=alert]')
+  t.notMatch(await page.value('location.hash'), 'token')
+  await page.value(`window.isOld = true; location.hash = '#token=${TOKEN}'`)
+  await until('it is loaded again', () => page.value('window.isOld === undefined').catch(() => false))
+  await page.value(`location.hash = '#/find?q=nothing'`)
+  await sees(page, 'Not found.', 'main')
+  await page.value(`location.hash = '#/find?q=' + encodeURIComponent(".app equl 'app-3'")`)
+  await sees(page, 'it is not a condition: unknown operator "equl"; did you mean equal? (column 6)', 'main .mark.error')
+})
+
+t.test('a problem has the same mark above, in the drawing and in the table', async t => {
+  const problems = [{ component: 'upstream', what: 'upstream: 12 events in the dead-letter queue', todo: 'Look.' }]
+  const destinations = [{ id: 'upstream', state: 'ready' }]
+  const components = USUAL.map(one => (one.id === 'upstream' ? { ...one, delivers: 0.9 } : one))
+  const one = await shown(t, { components, status: { problems, destinations } })
+  if (!one) return
+  const { page } = one
+  const marks = () => page.value<string[]>(`[...document.querySelectorAll('main .mark')].map(one => one.className)`)
+  await sees(page, '12 events in the dead-letter queue', '.graph')
+  t.same(await marks(), ['mark error', 'mark error'])
+  await page.press('3')
+  await sees(page, 'upstream', 'table[aria-label=Destinations]')
+  t.same(await marks(), ['mark error', 'mark error'])
+})
+
+t.test('events that were lost or rejected are not among those that a limit discarded', async t => {
+  const books = {
+    received: 1000,
+    passed: 700,
+    discarded: { limit_app: { throttled: 100, throttled_backlog: 150 }, upstream: { status_400: 40 } },
+    lost: { limit_app: { throttled_backlog: 150 } },
+    kept: { upstream: { status_400: 40 } },
+    delivered: { upstream: 700 },
+    undelivered: 10,
+    in_flight: 10,
+  }
+  const evidence = {
+    from: new Date().toISOString(),
+    events: [{ at: new Date().toISOString(), reason: 'throttled', words: 'Beyond `limit`, as `it` is.', event: {} }],
+  }
+  const world = { components: USUAL, second: { books }, answers: { evidence } }
+  const one = await shown(t, world)
+  if (!one) return
+  const { page } = one
+  const line = () => text(page, '.sum').then(all => all.replace(/\s+/g, ' '))
+  t.equal(await line(), 'received 1,000 = passed 700 + discarded 100 + rejected 40 + lost 150 + in flight 10')
+  await page.value(`document.querySelector('[data-number=lost]').click()`)
+  await sees(page, /no limit or condition asked[\s\S]*limit_app throttled_backlog 150$/, '.made')
+  await page.value(`location.hash = '#/component/limit_app?reason=throttled'`)
+  await sees(page, 'throttled Beyond limit, as it is.', '.events')
+  t.equal(await page.value(`document.querySelector('.events code').innerText`), 'limit')
+})
+
+t.test('a key whose bursts are over the limit is at the limit in Flow and in Throttle', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, daemon, folder } = await daemonOf(t, CONFIG.replace('window: 1h', 'window: 1s'))
+  appendFileSync(join(folder, 'app.log'), '{"app":"cart"}\n'.repeat(20).concat('{"app":"mail"}\n'))
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 21)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await sees(page, '1 key at the limit in the last minute: cart', 'main')
+  await goTo(page, `${url}#/throttle/limit_app`)
+  await sees(page, 'Rates and pressure are those of the last minute.', 'main')
+  const rows = await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')
+  t.match(
+    rows.map(row => row.slice(0, 2)),
+    [
+      ['cart', /100 % of 5 in 1s\s+! discards 75 %/],
+      ['mail', /^\s*\d+ % of 5 in 1s\s*$/],
+    ],
+  )
+})
+
+t.test('on a phone, the books take few lines, and lines of the tail are wrapped', async t => {
+  const page = await opened(t)
+  if (!page) return
+  await page.show(390, 'light')
+  const fake = new FakePage({ components: USUAL, status: failing() })
+  const url = await fake.listen(HOST)
+  t.teardown(() => fake.close())
+  await goTo(page, `${url}#/tail/limit_app`)
+  await sees(page, 'request', '.tail')
+  t.ok((await page.value<number>(`document.querySelector('.books').getBoundingClientRect().height`)) < 110)
+  t.ok(await page.value(`(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.tail'))`))
+  t.equal(await page.value(`document.querySelector('input[type=checkbox]').checked`), true)
 })
 
 const PICTURED = [

@@ -165,6 +165,8 @@ export class FakePage {
         delivered,
         undelivered,
         in_flight: undelivered,
+        lost: {},
+        kept: {},
       },
       components: Object.fromEntries(
         all.map(([id, one], i) => [id, [one.received, one.sent, one.discarded, one.inFlight, (i * 137) % 600]]),

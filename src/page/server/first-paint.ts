@@ -85,21 +85,29 @@ function booksHtml({ books }: Status): string {
       0,
     )
   const part = (name: string, events: number) => `<span>${name} <b>${count(events)}</b></span>`
-  const rare = (name: string, of: object | undefined) => (of ? ` + ${part(name, sum(of))}` : '')
-  const { received, emitted, passed, discarded, consumed, in_flight } = books
+  const rare = (name: string, of: object = {}) => (sum(of) > 0 ? ` + ${part(name, sum(of))}` : '')
+  const { received, emitted, passed, discarded, lost, kept, consumed, in_flight } = books
   const left = `${part('received', received)}${rare('emitted', emitted)}`
-  const rest = `${part('discarded', sum(discarded))}${rare('consumed', consumed)} + ${part('in flight', in_flight)}`
+  const others = `${rare('rejected', kept)}${rare('lost', lost)}${rare('consumed', consumed)}`
+  const wanted = sum(discarded) - sum(kept) - sum(lost)
+  const rest = `${part('discarded', wanted)}${others} + ${part('in flight', in_flight)}`
   // `passed` is missing if events can take several paths. The counts then do not add up to `received`.
   const right = passed === undefined ? `: ${rest}` : ` = ${part('passed', passed)} + ${rest}`
   return `<p class="books">${left}${right}</p>`
+}
+
+/** Shows names between backticks as code. */
+function proseHtml(text: string): string {
+  const parts = text.split(/`([^`]+)`/).map(escapedHtml)
+  return parts.map((part, i) => (i % 2 === 1 ? `<code>${part}</code>` : part)).join('')
 }
 
 function problemsHtml(title: string, problems: Status['problems']): string {
   if (problems.length === 0) return ''
   const items = problems.map(({ what, detail, todo, commands = [] }) => {
     const typed = commands.map(command => `<br><code>${escapedHtml(command)}</code>`).join('')
-    const more = detail === undefined ? '' : `${escapedHtml(detail)} `
-    return `<li><strong>${escapedHtml(what)}</strong><br>${more}${escapedHtml(todo)}${typed}</li>`
+    const more = detail === undefined ? '' : `${proseHtml(detail)} `
+    return `<li><strong>${proseHtml(what)}</strong><br>${more}${proseHtml(todo)}${typed}</li>`
   })
   return `<h2>${title}</h2>\n<ul class="problems">\n${items.join('\n')}\n</ul>`
 }

@@ -60,7 +60,7 @@ export interface ThrottleKey {
   readonly limit?: number
   readonly window_ms?: number
   readonly rule?: string
-  /** 1: the events reach the limit; above 1: the throttle discards some of them. */
+  /** At least 1: in the last minute, the events reached the limit; the throttle then discards the rest of them. */
   readonly pressure: number
   /** When the bucket began to discard events; null: it does not discard now. */
   readonly since: string | null
@@ -259,6 +259,8 @@ export class ThrottleWatch {
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
       // For a window longer than a minute, only the events of one minute are used.
       const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * Math.min(window_ms!, 60_000)) / limit]
+      // A burst of less than a window reaches the limit, too.
+      if (minute.discarded[id]! > 0) parts.push(1)
       const shown = {
         key: named.key,
         passed: minute.passed[id]! / 60,

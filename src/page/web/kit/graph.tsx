@@ -26,8 +26,16 @@ interface Props {
 
 const WIDEST = 16
 const NARROWEST = 1.5
+/** Pixels of a column: at least, where columns can share the rest of the width, and at most. */
+const [LEAST_COLUMN, USUAL_COLUMN, MOST_COLUMN] = [120, 190, 320]
+/** Pixels between columns. */
+const [LEAST_GAP, MOST_GAP] = [24, 64]
 /** Pixels from the top of a node to the height where its edges begin and end. */
 const PORT = 21
+
+/** Minimum width in pixels. */
+export const graphWidth = (nodes: readonly string[], edges: readonly Edge[]): number =>
+  layersOf(nodes, edges).length * (LEAST_COLUMN + LEAST_GAP) - LEAST_GAP
 
 interface Shape {
   readonly path: string
@@ -66,7 +74,7 @@ export function Graph({ label, nodes, edges, draw, pinned, isFound }: Props) {
       <div
         ref={box}
         class="graph"
-        style={{ gridTemplateColumns: `repeat(${layers.length}, minmax(190px, 320px))` }}
+        style={columnsOf(layers.length)}
         onMouseOver={event => (pointed.value = nodeAt(event))}
         onMouseLeave={() => (pointed.value = undefined)}
         onFocusIn={event => (pointed.value = nodeAt(event))}
@@ -92,6 +100,12 @@ export function Graph({ label, nodes, edges, draw, pinned, isFound }: Props) {
     </div>
   )
 }
+
+/** Narrow gaps come before narrow columns. */
+const columnsOf = (count: number) => ({
+  gridTemplateColumns: `repeat(${count}, minmax(${LEAST_COLUMN}px, ${MOST_COLUMN}px))`,
+  columnGap: `clamp(${LEAST_GAP}px, (100% - ${count * USUAL_COLUMN}px) / ${Math.max(1, count - 1)}, ${MOST_GAP}px)`,
+})
 
 function Edges({ shapes }: { shapes: { readonly value: readonly Shape[] } }) {
   return (

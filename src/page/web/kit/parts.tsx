@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { DaemonError, post } from './api.js'
+import { visible } from './words.js'
 
 export type NoteLevel = 'error' | 'warning' | 'note' | 'fine'
 
@@ -16,9 +17,15 @@ export function StateMark({ level, children }: { level: NoteLevel; children: Com
   )
 }
 
-/** Shows a text of the daemon. Names between backticks are shown as code. */
-export function Prose({ of }: { of: string }) {
-  return <>{of.split('`').map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}</>
+/** Shows a text of the daemon, or of a receiver. Names between backticks are shown as code. */
+export function Prose({ of = '' }: { of: string | undefined }) {
+  return (
+    <>
+      {visible(of)
+        .split(/`([^`]+)`/)
+        .map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}
+    </>
+  )
 }
 
 /** Shows a text that glows for a moment when it changes. */

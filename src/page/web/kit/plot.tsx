@@ -37,15 +37,23 @@ function colourOf(element: HTMLElement, name: string): string {
 const ENOUGH = 30
 
 /**
- * Returns the end of the axis. `beyond`: the largest value, if it is beyond that end. The axis cuts off a short burst.
- * Otherwise, all other values would look like zero.
+ * Returns the end of the axis. `bend`: after a short burst, the value above which the axis is logarithmic. Otherwise,
+ * all other values would look like zero.
  */
-function topOf(curves: readonly PlotCurve[]): { readonly top: number; readonly beyond?: number } {
+function axisOf(curves: readonly PlotCurve[]): { readonly top: number; readonly bend?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
   const most = all[0] ?? 0
-  // A burst is in each curve.
-  const usual = all[Math.max(curves.length, Math.floor(all.length / 50))] ?? 0
-  return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
+  // A burst is in each curve, and in several values of each.
+  const usual = all[Math.max(curves.length, Math.floor(all.length / 10))] ?? 0
+  if (all.length < ENOUGH || usual === 0 || most <= 5 * usual) return { top: most }
+  return { top: most, bend: 10 ** Math.floor(Math.log10(usual)) }
+}
+
+/** Returns 0 and the powers of ten from `least`, which is one of them. */
+function powersFrom(least: number, most: number): number[] {
+  const all = [0]
+  for (let power = least; power <= most; power *= 10) all.push(power)
+  return all
 }
 
 /**
@@ -58,11 +66,11 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
   const pointedAt = at[pointed ?? -1]
   const plot = useRef<uPlot>(undefined)
   const data = [at, ...curves.map(({ values }) => values)] as unknown as uPlot.AlignedData
-  const { top, beyond } = topOf(curves)
+  const { top, bend } = axisOf(curves)
   const most = useRef(top)
   most.current = top
   const isLong = (at.at(-1) ?? 0) - (at[0] ?? 0) > LONG_MS
-  const shape = `${isLong} ${theme.value} ${height} ${curves.map(curve => curve.label)}`
+  const shape = `${isLong} ${bend} ${theme.value} ${height} ${curves.map(curve => curve.label)}`
   useLayoutEffect(() => {
     const element = box.current!
     const colour = (name: string) => colourOf(element, name)
@@ -77,7 +85,13 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         legend: { show: false },
         hooks: { setCursor: [({ cursor }) => point(cursor.idx)] },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
-        scales: { x: { time: true }, y: { range: () => [0, Math.max(1, most.current * 1.05)] } },
+        scales: {
+          x: { time: true },
+          y: {
+            range: () => [0, Math.max(1, most.current * 1.05)],
+            ...(bend !== undefined && { distr: 4, asinh: bend }),
+          },
+        },
         axes: [
           {
             ...axis,
@@ -86,7 +100,13 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
             space: 64,
             values: (_, ticks) => ticks.map(tick => clock(tick).slice(-8, isLong ? -3 : undefined)),
           },
-          { ...axis, grid, size: 44, values: (_, ticks) => ticks.map(shortNumber) },
+          {
+            ...axis,
+            grid,
+            size: 44,
+            values: (_, ticks) => ticks.map(shortNumber),
+            ...(bend !== undefined && { splits: () => powersFrom(bend, most.current), filter: (_, ticks) => ticks }),
+          },
         ],
         series: [
           {},
@@ -117,7 +137,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         <span>
           {label}
           {pointedAt !== undefined && <b class="number">, at {clock(pointedAt)}</b>}
-          {beyond !== undefined && <span class="number">; cut off, up to {shortNumber(beyond)}</span>}
+          {bend !== undefined && `; the axis is logarithmic above ${shortNumber(bend)}`}
         </span>
         {curves.map(({ label: name, colour, dash, isArea, values }) => (
           <span key={name} class="key">

@@ -10,8 +10,18 @@ const open = signal<string | undefined>(undefined)
 export const totalOf = (counts: Readonly<Record<string, number>> = {}) =>
   Object.values(counts).reduce((sum, one) => sum + one, 0)
 
-export const discardedIn = ({ discarded }: BooksOf) =>
-  Object.values(discarded).reduce((sum, reasons) => sum + totalOf(reasons), 0)
+type ByReason = BooksOf['discarded']
+
+const eventsIn = (all: ByReason) => Object.values(all).reduce((sum, reasons) => sum + totalOf(reasons), 0)
+
+/** Discarded events by what became of them. */
+const fatesIn = ({ discarded, lost, kept }: BooksOf): { readonly [name: string]: ByReason } => {
+  const isOther = (id: string, reason: string) => Boolean(lost[id]?.[reason] ?? kept[id]?.[reason])
+  const wanted = Object.entries(discarded).map(([id, reasons]) => {
+    return [id, Object.fromEntries(Object.entries(reasons).filter(([reason]) => !isOther(id, reason)))]
+  })
+  return { discarded: Object.fromEntries(wanted), rejected: kept, lost }
+}
 
 export const inFlight = ({ undelivered, in_flight }: BooksOf) => undelivered ?? in_flight ?? 0
 
@@ -29,7 +39,9 @@ function partsOf(books: BooksOf): Part[] {
     { sign: '', name: 'received', value: books.received },
     ...(emitted > 0 ? [{ sign: '+', name: 'emitted', value: emitted }] : []),
     ...(books.passed === undefined ? [] : [{ sign: '=', name: 'passed', value: books.passed }]),
-    { sign: books.passed === undefined ? '' : '+', name: 'discarded', value: discardedIn(books) },
+    ...Object.entries(fatesIn(books))
+      .map(([name, all]) => ({ sign: books.passed === undefined ? '' : '+', name, value: eventsIn(all) }))
+      .filter(({ name, value }) => name === 'discarded' || value > 0),
     ...(consumed > 0 ? [{ sign: '+', name: 'consumed', value: consumed }] : []),
     { sign: books.passed === undefined ? '' : '+', name: 'in flight', value: inFlight(books) },
     // If events take several paths, the deliveries are not part of a sum.
@@ -41,7 +53,7 @@ function partsOf(books: BooksOf): Part[] {
 function missingIn(books: BooksOf): number {
   if (books.passed === undefined) return 0
   const { received, passed, emitted, consumed } = books
-  return received + totalOf(emitted) - passed - discardedIn(books) - totalOf(consumed) - inFlight(books)
+  return received + totalOf(emitted) - passed - eventsIn(books.discarded) - totalOf(consumed) - inFlight(books)
 }
 
 /** Shows the line at the top of every view. */
@@ -60,6 +72,7 @@ export function BooksLine() {
               <button
                 type="button"
                 aria-expanded={open.value === name}
+                class={name === 'lost' ? 'mark error' : undefined}
                 onClick={() => (open.value = open.value === name ? undefined : name)}
               >
                 {name} <b data-number={name}>{grouped(value)}</b>
@@ -114,7 +127,9 @@ function rowsOf(name: string, books: BooksOf): Row[] {
     case 'delivered':
       return counts(books.delivered)
     case 'discarded':
-      return Object.entries(books.discarded).flatMap(([id, reasons]) =>
+    case 'rejected':
+    case 'lost':
+      return Object.entries(fatesIn(books)[name]!).flatMap(([id, reasons]) =>
         Object.entries(reasons).map(([words, value]) => ({
           id,
           words,
@@ -135,7 +150,9 @@ const SAID: Readonly<Record<string, string>> = {
   received: 'Events that each source has read since the daemon started.',
   emitted: 'Events that processors have created.',
   passed: 'Events that each destination has accepted. An event may go to several destinations.',
-  discarded: 'Events that were discarded, by component and reason. Open one to see its last events.',
+  discarded: 'Events that limits and conditions discarded, by component and reason. Open one to see its last events.',
+  rejected: 'Events that receivers rejected. They are in dead-letter queues, or components that read these got them.',
+  lost: 'Events that were discarded although no limit or condition asked for it. Open one to see its last events.',
   delivered:
     'Events that each destination has accepted. An event can take several paths in this configuration, so the line has no sum.',
   consumed: 'Events that processors have merged into others.',

@@ -4,11 +4,11 @@ import { Plot } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
-import { clock, countedWhole, durationText, grouped, rate, visible } from '../kit/words.js'
+import { clock, countedWhole, durationText, grouped, rate } from '../kit/words.js'
 import { Event, ruleText } from './event.js'
 import { discardsOf, inputParts } from './flow.js'
 import { health } from './health.js'
-import { countsOf, endedOf, isFresh, rates, status } from './live.js'
+import { countsOf, endedOf, isFresh, rates, rateUnit, smoothed, status } from './live.js'
 import { ProblemList } from './problems.js'
 import { Uncounted } from './throttle.js'
 import type { Detail, Evidence, History, KeyEvents, ShownThrottle } from './types.js'
@@ -109,16 +109,17 @@ function Plots({ id }: { id: string }) {
   const all = data.values.received.map((_, i) => from + i * data.step_ms)
   const at = all.slice(0, endedOf(all, data.step_ms))
   const of = (name: keyof History['values']) => data.values[name].slice(0, at.length)
+  const rateOf = (name: keyof History['values']) => smoothed(of(name), data.step_ms)
   if (at.length < 2) return <p class="dim">The plots of the last hour begin in a moment.</p>
   return (
     <div class="columns">
       <Plot
-        label={`the last ${durationText(at.length * data.step_ms)}, events per second`}
+        label={`the last ${durationText(at.length * data.step_ms)}, ${rateUnit(data.step_ms)}`}
         at={at}
         curves={[
-          { label: 'received', values: of('received'), colour: 'area', isArea: true },
-          { label: 'sent', values: of('sent'), colour: 'accent' },
-          { label: 'discarded', values: of('discarded'), colour: 'ink', dash: [3, 3] },
+          { label: 'received', values: rateOf('received'), colour: 'area', isArea: true },
+          { label: 'sent', values: rateOf('sent'), colour: 'accent' },
+          { label: 'discarded', values: rateOf('discarded'), colour: 'ink', dash: [3, 3] },
         ]}
       />
       <Plot
@@ -194,7 +195,7 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
         {data.events.map((one, i) => (
           <li key={i}>
             <p>
-              <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {visible(one.words ?? '')}
+              <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> <Prose of={one.words} />
               {ruleText(one)}
             </p>
             <Event of={one.event} />

@@ -1,10 +1,10 @@
 import { useRef } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { CopyableCommand, FailureNote, Filter, matches, StateMark } from '../kit/parts.js'
+import { CopyableCommand, FailureNote, Filter, matches, Prose, StateMark } from '../kit/parts.js'
 import { currentRoute, link } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { bytes, clock, countedWhole, durationText, grouped, percentText, rate, visible } from '../kit/words.js'
+import { bytes, clock, countedWhole, durationText, grouped, percentText, rate } from '../kit/words.js'
 import { Event } from './event.js'
 import { stateText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
@@ -59,7 +59,7 @@ function State({ of }: { of: Row }) {
     )
   return (
     <>
-      <StateMark level={state === 'starting' ? 'note' : 'error'}>{stateText(of, now.value)}</StateMark> {reason}
+      <StateMark level="error">{stateText(of, now.value)}</StateMark> {reason}
     </>
   )
 }
@@ -123,7 +123,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
     {
       name: 'rejected',
       value: ({ letters }) => letters,
-      cell: ({ letters }) => (letters > 0 ? <StateMark level="warning">{grouped(letters)}</StateMark> : '0'),
+      cell: ({ letters }) => (letters > 0 ? <StateMark level="error">{grouped(letters)}</StateMark> : '0'),
     },
   ]
 }
@@ -156,7 +156,7 @@ function Refusals({ id }: { id: string }) {
             {letters.data.reasons.map(({ reason, words, count, newest_at, sample }) => (
               <li key={reason}>
                 <p>
-                  <b class="number">{grouped(count)}</b> <b>{reason}</b> {visible(words ?? '')}{' '}
+                  <b class="number">{grouped(count)}</b> <b>{reason}</b> <Prose of={words} />{' '}
                   {newest_at && <span class="dim">last at {clock(newest_at)}</span>}
                 </p>
                 {sample !== undefined && <Event of={sample} />}
@@ -173,7 +173,7 @@ function Refusals({ id }: { id: string }) {
             {evidence.data.events.map((one, i) => (
               <li key={i}>
                 <p>
-                  <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {visible(one.words ?? '')}
+                  <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> <Prose of={one.words} />
                 </p>
                 <Event of={one.event} />
               </li>

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
 import { FailureNote, Prose, StateMark } from '../kit/parts.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
@@ -39,7 +39,8 @@ function Way({ steps }: { steps: readonly EventStep[] }) {
               {SIGNS[what]} {fateOf({ component, what })}
             </b>
             {reason !== undefined && ` ${visible(reason)}`}
-            {words !== undefined && <>: {what === 'discarded' ? <Prose of={visible(words)} /> : visible(words)}</>}
+            {words !== undefined && ': '}
+            <Prose of={words} />
             {ruleText({ rule, bucket })}
           </span>
         </li>
@@ -79,6 +80,10 @@ export function Find() {
   const { q = '' } = currentRoute.value.params
   const [text, setText] = useState(q)
   useEffect(() => setText(q), [q])
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (q === '') field.current?.focus()
+  }, [])
   const { data, error, retry, isLoading } = useData<Found>(q === '' ? undefined : 'find', { q, limit: MOST_FOUND })
   const send = (event: SubmitEvent) => {
     event.preventDefault()
@@ -92,6 +97,7 @@ export function Find() {
       <search>
         <form class="tools" onSubmit={send}>
           <input
+            ref={field}
             type="search"
             class="long"
             data-search
@@ -114,7 +120,14 @@ export function Find() {
       {error !== undefined && q !== '' && <FailureNote error={error} retry={retry} />}
       {isDone && data.found.length === 0 && (
         <p role="status">
-          <StateMark level="note">Not found.</StateMark> The daemon may have had the event, but searched only
+          {data.not_condition === undefined ? (
+            <StateMark level="note">Not found.</StateMark>
+          ) : (
+            <StateMark level="error">
+              Not found as a text, and it is not a condition: {visible(data.not_condition)}.
+            </StateMark>
+          )}{' '}
+          The daemon may have had the event, but searched only
         </p>
       )}
       {isDone && data.found.length > 0 && (

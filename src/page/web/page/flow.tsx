@@ -1,28 +1,25 @@
-import { computed, signal } from '@preact/signals'
+import { computed } from '@preact/signals'
 import { useData } from '../kit/data.js'
-import { type FlowEdge as Edge, Graph } from '../kit/graph.js'
+import { type FlowEdge as Edge, Graph, graphWidth } from '../kit/graph.js'
 import { Filter, Glow, matches, StateMark } from '../kit/parts.js'
 import { Plot, Spark } from '../kit/plot.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
+import { isNarrow, screenWidth } from '../kit/screen.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
 import { countedWhole, durationText, grouped, percentText, rate, shortNumber } from '../kit/words.js'
 import { totalOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
-import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
+import { countsOf, endedOf, histories, isFresh, rates, rateUnit, second, smoothed, status } from './live.js'
 import { ProblemList } from './problems.js'
 import { bucketTitle } from './throttle.js'
 import type { Component, ShownThrottle, Values } from './types.js'
 
 /** With more nodes, nobody could follow the lines, so a table shows them. */
 const MOST_NODES = 60
-/** A narrower screen shows a table. */
-const narrow = matchMedia('(max-width: 900px)')
-const isNarrow = signal(narrow.matches)
-narrow.addEventListener('change', () => (isNarrow.value = narrow.matches))
-
 const filter = stored('flow.filter', '')
-const asTable = stored('flow.table', false)
+/** Whether to draw the graph. Null: if it fits. */
+const isDrawn = stored<boolean | null>('flow.graph', null)
 
 /** Returns the component and the output that an input names. */
 export function inputParts(input: string, ids: ReadonlySet<string>): readonly [string, string | undefined] {
@@ -56,10 +53,17 @@ const edges = computed(() => {
   )
 })
 
+/** Pixels on both sides of the graph. */
+const MARGINS = 32
+const fits = computed(() => {
+  const ids = (status.value?.components ?? []).map(({ id }) => id)
+  return graphWidth(ids, edges.value) + MARGINS <= screenWidth.value
+})
+
 export const discardsOf = (id: string): [string, number][] => Object.entries(second.value?.books?.discarded[id] ?? {})
 
 export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): Values {
-  return histories.value?.components[id]?.[name] ?? []
+  return smoothed(histories.value?.components[id]?.[name] ?? [], histories.value?.step_ms ?? 1)
 }
 
 /** Formats the rates of a component: the input of a source, the output of a destination, or both of a processor. */
@@ -88,8 +92,8 @@ function AtLimit({ id }: { id: string }) {
   return (
     <p>
       <a class="dim" href={link('throttle', id)}>
-        {full.length === MOST_BUCKETS ? `${full.length} keys or more` : countedWhole(full.length, 'key')} at the limit:{' '}
-        {names.join(', ')}
+        {full.length === MOST_BUCKETS ? `${full.length} keys or more` : countedWhole(full.length, 'key')} at the limit
+        in the last minute: {names.join(', ')}
         {full.length > names.length && ', …'}
       </a>
     </p>
@@ -207,10 +211,11 @@ function LastHour() {
   const from = new Date(all.from).getTime()
   const kinds = new Map(status.value?.components.map(({ id, kind }) => [id, kind]))
   const sum = (name: 'received' | 'sent' | 'discarded', kind?: string) => {
-    const chosen = Object.entries(all.components).filter(([id]) => kind === undefined || kinds.get(id) === kind)
-    const length = Math.max(0, ...chosen.map(([, values]) => values[name]?.length ?? 0))
+    const ids = Object.keys(all.components).filter(id => kind === undefined || kinds.get(id) === kind)
+    const chosen = ids.map(id => historyOf(id, name))
+    const length = Math.max(0, ...chosen.map(values => values.length))
     return Array.from({ length }, (_, i) => {
-      const known = chosen.map(([, values]) => values[name]?.[i] ?? null).filter(value => value !== null)
+      const known = chosen.map(values => values[i] ?? null).filter(value => value !== null)
       return known.length === 0 ? null : known.reduce((total, value) => total + value, 0)
     })
   }
@@ -220,7 +225,7 @@ function LastHour() {
   if (ended < 2) return null
   return (
     <Plot
-      label={`the last ${durationText(ended * all.step_ms)}, events per second`}
+      label={`the last ${durationText(ended * all.step_ms)}, ${rateUnit(all.step_ms)}`}
       at={at.slice(0, ended)}
       curves={[
         { label: 'read', values: received.slice(0, ended), colour: 'area', isArea: true },
@@ -237,7 +242,8 @@ function LastHour() {
 
 export function FlowPanel() {
   const all = status.value?.components ?? []
-  const isGraph = !isNarrow.value && !asTable.value && all.length <= MOST_NODES
+  const isFew = !isNarrow.value && all.length <= MOST_NODES
+  const isGraph = isFew && (isDrawn.value ?? fits.value)
   const { path } = currentRoute.value.params
   const byId = new Map(all.map(one => [one.id, one]))
   const isFound = (id: string) => {
@@ -264,8 +270,8 @@ export function FlowPanel() {
             </button>
           </span>
         )}
-        {!isNarrow.value && all.length <= MOST_NODES && (
-          <button type="button" onClick={() => (asTable.value = !asTable.value)}>
+        {isFew && (
+          <button type="button" onClick={() => (isDrawn.value = !isGraph)}>
             {isGraph ? 'as a table' : 'as a graph'}
           </button>
         )}

@@ -39,11 +39,13 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
     const { id, state, reason } = destination
     if (GOOD.has(state)) continue
     named.add(id)
-    const level = state === 'starting' ? 'note' : 'error'
     const why = reason === undefined ? '' : `: ${reason}`
     const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
     const isProblem = seen.problems.some(({ component }) => component === id)
-    yield [id, { level, words: `${stateText(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem }]
+    yield [
+      id,
+      { level: 'error', words: `${stateText(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem },
+    ]
   }
   for (const { id, state, reason } of [
     ...seen.sources,
@@ -57,7 +59,7 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
     yield [
       id,
       {
-        level: 'warning',
+        level: 'error',
         words: what.startsWith(id) ? what.slice(id.length).replace(/^:? /, '') : what,
         isProblem: true,
       },

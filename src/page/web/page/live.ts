@@ -1,7 +1,7 @@
 import { batch, computed, effect, signal, untracked } from '@preact/signals'
 import { DaemonError, events, get } from '../kit/api.js'
 import { isIdle } from '../kit/data.js'
-import type { Histories, PageStatus, Second } from './types.js'
+import type { Histories, PageStatus, Second, Values } from './types.js'
 
 export const status = signal<PageStatus | undefined>(undefined)
 export const second = signal<Second | undefined>(undefined)
@@ -86,6 +86,19 @@ function takeStatus(next: PageStatus): void {
   if (before !== undefined && next.started_at !== before) restartedAt.value = next.started_at
   status.value = next
 }
+
+/** Returns averages over RATE_SECONDS. Without these, a destination that sends once a second would seem to pause. */
+export function smoothed(values: Values, step_ms: number): Values {
+  const width = Math.ceil((RATE_SECONDS * 1000) / step_ms)
+  return values.map((value, i) => {
+    const known = values.slice(Math.max(0, i - width + 1), i + 1).filter(one => one !== null)
+    return value === null ? null : known.reduce((sum, one) => sum + one, 0) / known.length
+  })
+}
+
+/** What the values of `smoothed` are. */
+export const rateUnit = (step_ms: number): string =>
+  `events per second${step_ms < RATE_SECONDS * 1000 ? `, averaged over ${RATE_SECONDS}s` : ''}`
 
 async function listen(signal: AbortSignal): Promise<void> {
   for await (const { event, data } of events('live', signal)) {

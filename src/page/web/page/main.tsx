@@ -1,4 +1,4 @@
-import { effect } from '@preact/signals'
+import { effect, signal } from '@preact/signals'
 import { render } from 'preact'
 import { DaemonError, post } from '../kit/api.js'
 import { FailureNote, StateMark } from '../kit/parts.js'
@@ -97,6 +97,9 @@ function Head() {
   )
 }
 
+/** Why the daemon did not accept the token in the address. */
+const refused = signal<DaemonError | undefined>(undefined)
+
 function App() {
   const { view } = currentRoute.value
   const shown = VIEWS.find(({ name }) => name === view)
@@ -110,6 +113,7 @@ function App() {
       top={<BooksLine />}
       keys={[['p', paused.value ? 'continue' : 'pause', () => (paused.value = !paused.value)]]}
     >
+      {refused.value && <FailureNote error={refused.value} />}
       {locked ? (
         <FailureNote error={new DaemonError(401, failure.value!.words)} retry={() => location.reload()} />
       ) : view === 'component' ? (
@@ -121,17 +125,27 @@ function App() {
   )
 }
 
-/** Takes the token from the fragment, which servers do not see, and removes it from the address. */
-async function useToken(): Promise<void> {
-  const [, token] = /^#token=(.+)$/.exec(location.hash) ?? []
-  if (token === undefined) return
+/**
+ * Takes the token from the fragment, which servers do not see, and removes it from the address. Resolves with true if
+ * the daemon accepts the token.
+ */
+async function useToken(): Promise<boolean> {
+  const [, token] = /^#token=(.*)$/.exec(location.hash) ?? []
+  refused.value = undefined
+  if (token === undefined) return false
   replaceAddress(link('flow'))
-  await post('session', { token: decoded(token) }).catch((error: Error) => {
-    failure.value = { words: error.message, token: true }
-  })
+  try {
+    await post('session', { token: decoded(token) })
+    return true
+  } catch (error) {
+    refused.value = new DaemonError(0, `The daemon refused the token in the address: ${(error as Error).message}`)
+    return false
+  }
 }
 
 await useToken()
+// Somebody may put a token into the address of the open page.
+addEventListener('hashchange', () => void useToken().then(isAccepted => isAccepted && location.reload()))
 if (currentRoute.value.view === '') replaceAddress(link('flow'))
 connectDaemon()
 const root = document.querySelector('#page') ?? document.body

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
-import { CopyableCommand, StateMark } from '../kit/parts.js'
+import { CopyableCommand, Prose, StateMark } from '../kit/parts.js'
 import { link } from '../kit/route.js'
-import { grouped, visible } from '../kit/words.js'
+import { grouped } from '../kit/words.js'
 import { status } from './live.js'
 import type { Problem } from './types.js'
 
@@ -40,11 +40,13 @@ function One(of: { problem: Problem; level: 'error' | 'note'; isLinked: boolean 
       <p>
         <StateMark level={of.level}>
           {isNamed && <a href={link('component', id)}>{id}</a>}
-          <span>{isNamed ? what.slice(id.length) : what}</span>
+          <span>
+            <Prose of={isNamed ? what.slice(id.length) : what} />
+          </span>
         </StateMark>
       </p>
       <p class="dim">
-        {visible(detail ?? '')} {todo}
+        <Prose of={detail} /> <Prose of={todo} />
       </p>
       {commands.map(command => (
         <CopyableCommand key={command} text={command} />

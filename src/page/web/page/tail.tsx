@@ -1,9 +1,10 @@
-import { useSignal } from '@preact/signals'
+import { computed, useSignal } from '@preact/signals'
 import { Component } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { DaemonError, lines } from '../kit/api.js'
 import { CopyButton, FailureNote, TextField } from '../kit/parts.js'
 import { adjust, currentRoute, link } from '../kit/route.js'
+import { isNarrow } from '../kit/screen.js'
 import { stored } from '../kit/stored.js'
 import { countedWhole, grouped } from '../kit/words.js'
 import { Coloured } from './event.js'
@@ -14,7 +15,9 @@ const MOST_LINES = 1000
 /** Events to show per second, since nobody reads more. With a condition, the daemon inspects more events than this. */
 const SHOWN = 50
 
-const isWrapped = stored('tail.wrapped', false)
+/** Null: on a narrow screen, where a line that is not wrapped shows little more than its time. */
+const wraps = stored<boolean | null>('tail.wrap', null)
+const isWrapped = computed(() => wraps.value ?? isNarrow.value)
 
 const outputsOf = ({ id, type }: ComponentOf) => (type === 'throttle' ? [id, `${id}.discarded`] : [id])
 
@@ -113,7 +116,7 @@ export function Tail() {
           <input
             type="checkbox"
             checked={isWrapped.value}
-            onChange={event => (isWrapped.value = event.currentTarget.checked)}
+            onChange={event => (wraps.value = event.currentTarget.checked)}
           />{' '}
           wrap
         </label>

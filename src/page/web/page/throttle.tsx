@@ -33,7 +33,7 @@ function Pressure({ of }: { of: Bucket }) {
         {percentText(pressure)}
         {limit !== undefined && ` of ${shortNumber(limit)} in ${durationText(window_ms!)}`}
       </span>{' '}
-      {(pressure >= 1 || share > 0) && (
+      {pressure >= 1 && (
         <StateMark level="warning">{share > 0 ? `discards ${percentText(share)}` : 'at the limit'}</StateMark>
       )}
     </span>
@@ -167,7 +167,7 @@ export function ThrottlePanel() {
         <p class="dim">
           {limitsOf(data)}
           {data.rules > 0 && `, ${countedWhole(data.rules, 'rule')}`}, by{' '}
-          {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last minute.{' '}
+          {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates and pressure are those of the last minute.{' '}
           {countedWhole(data.buckets, 'bucket')} in use
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percentText(data.buckets / data.max_keys)})`}
