@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EventResult } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
+import { NO_WRITE_INDEX } from './inspect.js'
 
 /** An item has only one member. Its name is the action, and its value has this form. */
 const item = z.object({
@@ -16,7 +17,24 @@ const item = z.object({
   /** `used`: the document is not in the data stream, but in its failure store. */
   failure_store: z.string().optional(),
 })
+/** The server refuses a document in which an object has a name twice. */
+const REPEATED = /Duplicate field '/
+/** For this time after names were first made unique, a refused document may have been encoded before. */
+const IN_FLIGHT_MS = 60_000
+
 const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonly advice: string }[] = [
+  { says: /no write index is defined/, reason: 'no_write_index', advice: NO_WRITE_INDEX },
+  {
+    says: /field name cannot|object field starting or ending with|is a metadata field/,
+    reason: 'field_name',
+    advice:
+      'Elasticsearch does not accept a field of this name: rename or remove the field with a processor of type edit',
+  },
+  {
+    says: REPEATED,
+    reason: 'repeated_name',
+    advice: 'an object has a name twice: "sluice resend" sends the last value',
+  },
   {
     says: /limit of (total fields|mapping depth)/i,
     reason: 'too_many_fields',
@@ -85,6 +103,8 @@ function isCreated(item: unknown): boolean {
 interface ItemOptions {
   readonly isNamedByEvents: boolean
   onFailureStore(): void
+  /** Makes names unique from now on. Returns for how many milliseconds they have been. */
+  makeUnique(): number
 }
 
 /** Reads an event's result from its item in a bulk response; undefined if the item has another form. */
@@ -102,6 +122,8 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   const said = [`${type}: ${reason}`, cause?.reason].filter(Boolean).join(': ')
   if (options.isNamedByEvents && type === 'security_exception' && status === 403)
     return { index, status, message: said, ...FORBIDDEN }
+  if (REPEATED.test(said) && options.makeUnique() < IN_FLIGHT_MS)
+    return { index, status, message: said, reason: 'repeated_name', failure: 'retry' }
   const known = KNOWN.find(({ says }) => says.test(said))
   // The block concerns this index. The events of other indices need not wait for an operator.
   const retries = options.isNamedByEvents && type === 'cluster_block_exception' && { failure: 'retry' as const }
@@ -112,8 +134,16 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
  * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice. In
  * this case, divides the request into two groups, which are sent separately.
  */
-export function readBulkRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
+export function readBulkRefusal(
+  status: number,
+  text: string,
+  request: readonly EventBatch[],
+  makeUnique: ItemOptions['makeUnique'],
+): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)
-  if (status !== 400 || events === 1 || !/parse_exception/.test(text)) return undefined
-  return { groups: Array.from({ length: events }, (_, n) => (n < events / 2 ? 0 : 1)) }
+  if (status !== 400 || !/parse_exception/.test(text)) return undefined
+  const all = Array.from({ length: events }, (_, n) => n)
+  if (REPEATED.test(text) && makeUnique() === 0)
+    return { failure: 'retry', reason: 'repeated_name', rejected: [], again: all }
+  return events === 1 ? undefined : { groups: all.map(n => (n < events / 2 ? 0 : 1)) }
 }

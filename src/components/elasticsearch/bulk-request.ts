@@ -1,4 +1,4 @@
-import { type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js'
+import { type Bytes, type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
 import { dated, isDated } from '../../core/dated.js'
@@ -10,7 +10,8 @@ import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
 import { sharedReaders, TemplateMembers } from '../../core/template.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
 import { CLOSE_OBJECT, COMMA, LF, QUOTE } from '../../lib/formats/ascii.js'
-import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { addUnique } from '../../lib/formats/json-members.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { ElasticsearchOptions } from './options.js'
@@ -21,6 +22,8 @@ const TIME = Buffer.from('{"@timestamp":"')
 const LINE_ROOM = 128
 /** Maximum number of minutes whose indices are cached. */
 const MOST_MINUTES = 64
+/** By default, the server accepts 20 levels of objects. */
+const MOST_LEVELS = 32
 
 /** The body of a bulk request. Each event has a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
 export class BulkRequest {
@@ -41,9 +44,14 @@ export class BulkRequest {
    */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined
+  readonly #clock: ComponentContext['clock']
+  /** When documents were first written with unique names. Most events need not be searched for repeated names. */
+  #uniqueFrom: number | undefined
+  readonly #unique = new GrowingBytes()
 
   constructor({ action, index, pipeline, timestamp }: ElasticsearchOptions, context: ComponentContext) {
     const field = sharedReaders(context.field)
+    this.#clock = context.clock
     this.#action = `{"${action}":{`
     this.#valuesAt = time => new TemplateMembers({ _index: dated(index, time), ...(pipeline && { pipeline }) }, field)
     this.#values = this.#valuesAt('')
@@ -66,6 +74,21 @@ export class BulkRequest {
     return values
   }
 
+  /** From now on, sends the last value of a name that an object has twice. Returns for how many ms it has done so. */
+  makeUnique(): number {
+    const now = this.#clock.now()
+    this.#uniqueFrom ??= now
+    return now - this.#uniqueFrom
+  }
+
+  #documentOf(batch: EventBatch, i: number): Bytes {
+    const document = encodedEvent(JSON_OBJECTS, batch, i)
+    if (this.#uniqueFrom === undefined) return document
+    this.#unique.clear()
+    addUnique(this.#unique, document.bytes, document.start, document.end, undefined, MOST_LEVELS)
+    return { bytes: this.#unique.bytes, start: 0, end: this.#unique.length }
+  }
+
   encode(request: readonly EventBatch[]): Encoded {
     const body = this.#spare.take(roomFor(request, LINE_ROOM))
     for (const batch of request) {
@@ -85,7 +108,7 @@ export class BulkRequest {
     body.add(this.#head, 0, this.#head.length)
     appendEventId(batch, i, sum, body)
     body.add(AFTER_ID, 0, AFTER_ID.length)
-    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
+    const { bytes, start, end } = this.#documentOf(batch, i)
     if (this.#ownField.load(batch, i) === MISSING) {
       const open = skipSpace(bytes, start, end)
       const next = skipSpace(bytes, open + 1, end)

@@ -17,7 +17,7 @@ export const elasticsearch = defineHttpDestination({
   type: 'elasticsearch',
   summary: 'Sends events to Elasticsearch or OpenSearch.',
   notes:
-    'Events are sent in bulk requests. Each event becomes a document with an `_id` that stays the same when the event is sent or read again. So an event is stored once, also after a kill. A data stream cannot see the documents of its earlier indices: an event can be stored twice if the data stream rolls over between the two attempts. Binary records, events of `aggregate`, and events from stdin, tcp and http sources keep their id after a kill only if they wait in a disk buffer.\n\nThe response has a status for each event. Rejected events go to the dead-letter queue with the message of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, `too_many_shards`, or `status_NNN`. After 429 or 5xx, for example from a full queue, an event is sent again; after 403, the destination pauses. If the name of the index comes from fields, and the receiver refuses or blocks one index, only its events wait. If the name of the index comes from fields of the event, and the key may not write to this index, the event is rejected (`forbidden`); other events are delivered. `sluice resend` sends rejected events again after the cause is corrected.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether the index matches `mode`. To send events, the key does not need the rights for this (`monitor`, `view_index_metadata`). The first event creates a data stream if an index template with `data_stream` matches its name. Elasticsearch has a template for `logs-*-*`; OpenSearch has no template, so the event creates an index there.\n\nDocuments in the failure store of a data stream count as delivered, although they are not in the data stream. They are counted by `sluice_elasticsearch_failure_store_events_total`.',
+    'Events are sent in bulk requests. Each event becomes a document with an `_id` that stays the same when the event is sent or read again. So an event is stored once, also after a kill. A data stream cannot see the documents of its earlier indices: an event can be stored twice if the data stream rolls over between the two attempts. Binary records, events of `aggregate`, and events from stdin, tcp and http sources keep their id after a kill only if they wait in a disk buffer.\n\nThe response has a status for each event. Rejected events go to the dead-letter queue with the message of the server and a reason: `mapping`, `field_name`, `no_write_index`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, `too_many_shards`, or `status_NNN`. After 429 or 5xx, for example from a full queue, an event is sent again; after 403, the destination pauses. If the name of the index comes from fields, and the receiver refuses or blocks one index, only its events wait. If the name of the index comes from fields of the event, and the key may not write to this index, the event is rejected (`forbidden`); other events are delivered. `sluice resend` sends rejected events again after the cause is corrected. If an object has a name twice, its last value is sent.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether the index matches `mode`. To send events, the key does not need the rights for this (`monitor`, `view_index_metadata`). The first event creates a data stream if an index template with `data_stream` matches its name. Elasticsearch has a template for `logs-*-*`; OpenSearch has no template, so the event creates an index there.\n\nDocuments in the failure store of a data stream count as delivered, although they are not in the data stream. They are counted by `sluice_elasticsearch_failure_store_events_total`.',
   promises: {
     guarantee: 'An event is delivered when its status is below 300, or its `_id` exists already.',
     order: 'Events do not keep their order. Sort by a field with a number or time.',
@@ -62,6 +62,7 @@ export const elasticsearch = defineHttpDestination({
       if (diverted.value++ === 0)
         log.warn('the failure store of a data stream has accepted events: GET DATA_STREAM::failures/_search shows why')
     }
+    const makeUnique = () => bulk.makeUnique()
     return {
       url: withoutSlash(options.url) + BULK_PATH + QUERY,
       contentType: 'application/x-ndjson',
@@ -70,11 +71,11 @@ export const elasticsearch = defineHttpDestination({
       encode: request => bulk.encode(request),
       ...(isNamedByEvents && { targetOf: (batch, i) => bulk.targetOf(batch, i) }),
       inspect: get => inspect(options, get),
-      refusal: readBulkRefusal,
+      refusal: (status, text, request) => readBulkRefusal(status, text, request, makeUnique),
       answerList: {
         name: 'items',
         isWhole: true,
-        entry: (value, position) => readItem(value, position, { isNamedByEvents, onFailureStore }),
+        entry: (value, position) => readItem(value, position, { isNamedByEvents, onFailureStore, makeUnique }),
       },
     }
   },

@@ -9,6 +9,14 @@ const info = z.object({ version: z.object({ number: z.string().max(40), distribu
 const names = z.array(z.object({ name: z.string() })).prefault([])
 const resolved = z.object({ indices: names, aliases: names, data_streams: names })
 
+const aliased = z.record(
+  z.string(),
+  z.object({ aliases: z.record(z.string(), z.object({ is_write_index: z.boolean().optional() })) }),
+)
+
+export const NO_WRITE_INDEX =
+  'the alias has several indices, or an index for reading: set is_write_index: true on one of them'
+
 const TEMPLATE =
   'the first event creates a data stream if an index template with "data_stream" matches the name, otherwise an index'
 
@@ -28,6 +36,12 @@ export async function inspect(
   if (!found) return { server }
   const has = (list: (typeof found)['indices']) => list.some(one => one.name === name)
   const { indices, aliases, data_streams: streams } = found
+  if (mode === 'index' && has(aliases)) {
+    const known = aliased.safeParse(await get(`${base}/_alias/${encodeURIComponent(name)}`)).data ?? {}
+    const writes = Object.values(known).map(({ aliases }) => aliases[name]?.is_write_index)
+    const isWritable = writes.includes(true) || (writes.length < 2 && !writes.includes(false))
+    return { server, ...(!isWritable && { problem: `${name} has no write index: ${NO_WRITE_INDEX}` }) }
+  }
   if (mode === 'index')
     return { server, ...(has(streams) && { problem: `${name} is a data stream: set mode: data_stream` }) }
   if (has(indices))

@@ -74,6 +74,10 @@ const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly
     says: /sending queue is full|queue is full/i,
     advice: 'the receiver cannot forward events fast enough: see its log',
   },
+  {
+    says: /page not found/i,
+    advice: 'the receiver takes no logs there: it needs a pipeline for logs; or correct "url"',
+  },
   { says: /no org id/i, advice: 'the receiver requires a tenant: set the header X-Scope-OrgID in "headers"' },
   { says: /too (old|far behind)/i, advice: 'the events are too old for the receiver' },
 ]

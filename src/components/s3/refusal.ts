@@ -49,6 +49,8 @@ const KNOWN: Readonly<Record<string, Known>> = {
   EntityTooSmall: { failure: 'hold', advice: 'the receiver requires parts larger than 8 MiB' },
   InvalidStorageClass: { failure: 'hold', advice: 'correct "storage_class"' },
   KeyTooLongError: { failure: 'hold', advice: 'shorten "key"' },
+  InvalidBucketName: { failure: 'hold', advice: 'correct "bucket"' },
+  XMinioStorageFull: { failure: 'retry', advice: 'the disks of the receiver are full' },
   QuotaExceeded: { failure: 'hold', advice: 'the bucket is full' },
   InvalidObjectState: { failure: 'hold', advice: 'an object of this name is archived' },
   ObjectLockConfigurationNotFoundError: { failure: 'hold', advice: 'check the object lock of the bucket' },

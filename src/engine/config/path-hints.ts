@@ -13,7 +13,7 @@ const TILDE = /^~[^/]*(?=\/|$)/
 const TEMPLATE = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ](?![a-zA-Z])|%\{[^}]*\}|\{\{[^{}]*\}\}|<%[^>]*>/
 const DATES = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ]|%\{[^}]*\}|\{\{[^{}]*\}\}/g
 
-export interface Named {
+interface Named {
   readonly path: Path
   readonly node: ScalarNode
   readonly key: MapEntry['key'] | undefined

@@ -9,7 +9,7 @@ import { deliver, failure, json, make, never, receiver, started } from '../../..
 import { type Document, Elasticsearch, pairsOf, STREAM } from '../../../support/elasticsearch.js'
 import { testFolder } from '../../../support/folder.js'
 import { longestParsed } from '../../../support/parsed-json.js'
-import type { Receiver } from '../../../support/receiver.js'
+import type { Answer, Received, Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -121,7 +121,7 @@ t.test('lines that are no objects, and the action index', async t => {
 
 interface Stored {
   readonly status: number
-  readonly error?: { readonly type: string; readonly reason: string }
+  readonly error?: { readonly type: string; readonly reason: string; readonly caused_by?: { readonly reason: string } }
   readonly failure_store?: string
 }
 
@@ -178,6 +178,113 @@ t.test('each event that is refused has its own reason and words, and the others 
   t.match(said, /field \[n\] of 3; the mapping does not accept a field/)
   t.match(said, /1000\] has been exceeded; .*total_fields\.limit/)
   t.match(said, /a_new_exception: who knows/)
+})
+
+/** What Elasticsearch 7.17.29 and OpenSearch 2.19.3 say. */
+const REFUSALS: [reason: string, type: string, said: string, cause: string, advice: RegExp][] = [
+  [
+    'no_write_index',
+    'illegal_argument_exception',
+    'no write index is defined for alias [logs]. The write index may be explicitly disabled using is_write_index=false or the alias points to multiple indices without one being designated as a write index',
+    '',
+    /set is_write_index: true on one of them/,
+  ],
+  [
+    'field_name',
+    'mapper_parsing_exception',
+    'failed to parse',
+    'field name cannot be an empty string',
+    /rename or remove the field/,
+  ],
+  [
+    'field_name',
+    'mapper_parsing_exception',
+    'failed to parse',
+    'object field starting or ending with a [.] makes object resolution ambiguous: [.a]',
+    /rename or remove the field/,
+  ],
+  [
+    'field_name',
+    'mapper_parsing_exception',
+    "failed to parse field [_id] of type [_id] in document with id 'a'. Preview of field's value: 'x'",
+    'Field [_id] is a metadata field and cannot be added inside a document. Use the index API request parameters.',
+    /rename or remove the field/,
+  ],
+  [
+    'too_many_fields',
+    'illegal_argument_exception',
+    'Limit of mapping depth [20] has been exceeded due to object field [x.x]',
+    '',
+    /remove fields/,
+  ],
+  [
+    'mapping',
+    'mapper_parsing_exception',
+    'object mapping for [d] tried to parse field [d] as object, but found a concrete value',
+    '',
+    /change the mapping/,
+  ],
+  [
+    'mapping',
+    'strict_dynamic_mapping_exception',
+    'mapping set to strict, dynamic introduction of [a] within [_doc] is not allowed',
+    '',
+    /change the mapping/,
+  ],
+  [
+    'index_name',
+    'invalid_index_name_exception',
+    'Invalid index name [Upper], must be lowercase',
+    '',
+    /correct "index"/,
+  ],
+]
+
+t.test('each refusal has a reason and an advice of its own', async t => {
+  for (const [reason, type, said, cause, advice] of REFUSALS) {
+    const error = { type, reason: said, ...(cause && { caused_by: { reason: cause } }) }
+    const { put, reasons, made } = await fakeElasticsearch(t, ({ n }) => (n === 1 ? { status: 400, error } : undefined))
+    t.equal(await put(numbered(3)), 'rejected', said)
+    t.same(reasons(), { [reason]: 1 }, said)
+    t.match(valuesOf(made.logs, 'error').join('\n'), advice, said)
+  }
+})
+
+t.test('of a name that an object has twice, the last value is stored', async t => {
+  const twice = '{"a":1,"b":{"c":[{"d":1,"d":2}]},"a":3}'
+  const error = {
+    type: 'mapper_parsing_exception',
+    reason: 'failed to parse',
+    caused_by: { reason: "Duplicate field 'a'\n at [Source: (ByteArrayInputStream); line: 1, column: 11]" },
+  }
+  const { to, stored, put, reasons } = await fakeElasticsearch(t, () => undefined)
+  const stores = to.otherwise as (received: Received) => Answer
+  to.otherwise = received => {
+    const { items } = JSON.parse(stores(received).body!) as { items: object[] }
+    const documents = received.body.split('\n').filter((_, n) => n % 2 === 1)
+    for (const [n, document] of documents.entries())
+      if (/"a".*"a"|"d".*"d"/.test(document)) {
+        items[n] = { create: { status: 400, error } }
+        stored.delete(pairsOf(received)[n]![0].create!._id)
+      }
+    return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ items }) }
+  }
+  t.equal(await put([twice, '{"n":1}', twice]), 'delivered')
+  t.equal(await put([twice]), 'delivered')
+  t.same(reasons(), {})
+  t.match(
+    [...stored.values()].filter(({ n }) => n === undefined),
+    Array.from({ length: 2 }, () => ({ a: 3, b: { c: [{ d: 2 }] } })),
+  )
+  t.equal(bulks(to).length, 3, 'only the first request is repeated')
+  // The answer of Elasticsearch 8.18 and 9 to a request with a pipeline.
+  const whole = await fakeElasticsearch(t, () => undefined)
+  const storesAll = whole.to.otherwise as (received: Received) => Answer
+  whole.to.otherwise = received =>
+    /"a".*"a"/.test(received.body)
+      ? { status: 400, body: `{"error":{"type":"x_content_parse_exception","reason":"Duplicate field 'a'"}}` }
+      : storesAll(received)
+  t.equal(await whole.put([twice]), 'delivered')
 })
 
 t.test('what was stored before is delivered, and what the cluster has no room for is sent again', async t => {
@@ -295,6 +402,28 @@ t.test('what the server says about itself and the index', async t => {
     t.match(
       to.requests.map(({ method, path }) => `${method} ${path}`),
       ['GET /', 'GET /_resolve/index/logs'].slice(0, to.requests.length),
+    )
+  }
+  const aliases: [of: Record<string, boolean | undefined>, isWritable: boolean][] = [
+    [{ one: undefined }, true],
+    [{ one: false }, false],
+    [{ one: undefined, two: undefined }, false],
+    [{ one: false, two: true }, true],
+  ]
+  for (const [of, isWritable] of aliases) {
+    const to = await receiver(t)
+    const flags = Object.entries(of).map(([index, is_write_index]) => [
+      index,
+      { aliases: { logs: { is_write_index } } },
+    ])
+    const answers = [version({}), listed('aliases'), Object.fromEntries(flags)]
+    to.script.push(...answers.map(body => ({ body: JSON.stringify(body) })))
+    const { logs } = await started(t, { url: to.url(''), index: 'logs' }, elasticsearch)
+    t.equal(to.requests.at(-1)!.path, '/_alias/logs')
+    t.equal(
+      logs.some(({ problem }) => String(problem).includes('no write index')),
+      !isWritable,
+      JSON.stringify(of),
     )
   }
   const silent = await receiver(t)

@@ -488,3 +488,12 @@ t.test('what is sent again, and what never is', async t => {
     t.equal((await failure(made.destination.write([sent(['{}'])], never))).failure, expected, String(status))
   }
 })
+
+t.test('a receiver without a pipeline for logs: what to do', async t => {
+  const to = await receiver(t)
+  to.otherwise = { status: 404, headers: { 'content-type': 'text/plain' }, body: '404 page not found' }
+  const { destination } = await started(t, { url: to.url('/v1/logs'), encoding: 'json' }, otlp)
+  const { message } = await failure(destination.write([sent(['{}'])], never))
+  t.match(message, /page not found; the receiver takes no logs there: it needs a pipeline for logs/)
+  t.equal(to.requests[0]!.path, '/v1/logs', 'also if the url names the path')
+})

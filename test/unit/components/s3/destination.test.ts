@@ -287,6 +287,8 @@ const REFUSALS: readonly (readonly [status: number, code: string, advice: RegExp
   [503, 'SlowDown', /fewer or larger objects/, 'failing'],
   [400, 'EntityTooLarge', /object\.max_bytes/],
   [400, 'InvalidStorageClass', /storage_class/],
+  [400, 'InvalidBucketName', /correct "bucket"/],
+  [507, 'XMinioStorageFull', /disks of the receiver are full/, 'failing'],
   [400, 'SomethingNew', /SomethingNew: SomethingNew/],
 ]
 t.test('refusals: each says what to do, events go on into the spool, and all is sent when it is mended', async t => {
