@@ -1,3 +1,4 @@
+import { DISCARDED } from '../core/processor.js'
 import type { DaemonOptions } from '../daemon/admin/daemon-socket.js'
 import {
   type Command,
@@ -147,18 +148,36 @@ async function valuesFor(
   return [...new Set(ids.map(({ id }) => id))]
 }
 
-/** Components of the configuration or the daemon. Imports modules only here, so that other completions stay quick. */
+/**
+ * Components of the configuration or the daemon, and side outputs, which can be tapped by name. Imports modules only
+ * here, so that other completions stay quick.
+ */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
   const { findSocket, selected } = await import('../daemon/admin/daemon-socket.js')
   const { config } = selected(options, env)
   if (config === undefined) {
     const { statusAt } = await import('../daemon/admin/daemon-view.js')
-    return (await statusAt(findSocket(options, env))).components
+    return withSides(
+      (await statusAt(findSocket(options, env))).components,
+      ({ side_outputs = {}, discarded, kind }) => [
+        ...Object.keys(side_outputs),
+        ...(kind === 'processor' && discarded > 0 ? [DISCARDED] : []),
+      ],
+    )
   }
   const { loadDaemonConfig } = await import('../daemon/managed/local-part.js')
+  const { outputsOf } = await import('../engine/config/inputs.js')
   const { sources, processors, destinations } = await loadDaemonConfig(config, env)
-  const boxes = [...sources, ...processors, ...destinations]
-  // Side outputs that a component reads can be tapped by name.
-  const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))
-  return [...boxes, ...sides.map(id => ({ id, kind: 'output', type: '' }))]
+  return withSides([...sources, ...processors, ...destinations], outputsOf)
+}
+
+type Box = Record<'id' | 'kind' | 'type', string>
+
+function withSides<B extends Box & { inputs: readonly string[] }>(
+  boxes: readonly B[],
+  sidesOf: (box: B) => string[],
+): Box[] {
+  const read = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))
+  const sides = boxes.flatMap(box => sidesOf(box).map(name => `${box.id}.${name}`))
+  return [...boxes, ...[...read, ...sides].map(id => ({ id, kind: 'output', type: '' }))]
 }

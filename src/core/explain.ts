@@ -35,6 +35,8 @@ export interface Finding {
   readonly bucket?: string | null
   /** The rule that applies to the event in that bucket; null if no rule applies. */
   readonly rule?: string | null
+  /** The event's own time, in milliseconds since the epoch, if it counts at this time. */
+  readonly time?: number
 }
 
 /** What a component would do with an event if it were the first to arrive, and why. */

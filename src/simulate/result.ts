@@ -40,7 +40,7 @@ export interface SimulationResult {
   readonly notes: readonly StatedFact[]
   /** One entry for each combination of key, window and limit, in this order. */
   readonly results: readonly TrialResult[]
-  /** The throttle with the options of the first trial, to paste into a configuration. */
+  /** The throttle, to paste into a configuration. With several trials, a comment on how to get it. */
   readonly yaml: string
 }
 

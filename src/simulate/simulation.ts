@@ -49,14 +49,12 @@ export function resultOf(simulation: Simulation): SimulationResult {
       ...unanswered.map(({ reason }) => ({ name: 'no answer', text: reason })),
     ],
     results: all.map((trial, n) => trialResult(trial, searches[n])),
-    yaml: `${choiceText(all.length)}${throttleYaml(subject.component, subject.inputs, variants[0]!.given)}`,
+    yaml: all.length > 1 ? CHOOSE : throttleYaml(subject.component, subject.inputs, variants[0]!.given),
   }
 }
 
-/** If the YAML describes only the first of several throttles, returns a YAML comment that says this. */
-function choiceText(throttles: number): string {
-  return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
-}
+/** In the place of a configuration. Several throttles are offered for a choice, and none of them is the best. */
+const CHOOSE = '# For the configuration of one of these throttles, give its limit, window and key alone.\n'
 
 function limitOf({ limit, limit_bytes }: ThrottleConfig): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
   return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }

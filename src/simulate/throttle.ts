@@ -8,8 +8,10 @@ import { BucketKey } from '../components/throttle/buckets/bucket-key.js'
 import { MissingKey } from '../components/throttle/counts/missing-key.js'
 import { createDecider } from '../components/throttle/create-decider.js'
 import type { Decider } from '../components/throttle/decider.js'
+import type { EventTimeOptions } from '../components/throttle/decider-options.js'
 import { DISCARD, EXCLUDED, FULL, PASS, TOO_LATE } from '../components/throttle/decisions.js'
 import { AutoTime } from '../components/throttle/event/auto-time.js'
+import { latestTime } from '../components/throttle/event/time.js'
 import { RawEncoder } from '../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../core/codecs/json.js'
 import { Ack } from '../core/event/ack.js'
@@ -106,6 +108,8 @@ class ThrottlePipe {
    * else at the time of the previous event. Until a time is found, the clock counts.
    */
   readonly #ownTime: AutoTime | undefined
+  /** With --time: by its own time, an event counts as in a daemon. */
+  readonly #eventTime: EventTimeOptions | undefined
   #lastTime: number | undefined
   #timeless = 0
   readonly #origin: Origin
@@ -125,6 +129,7 @@ class ThrottlePipe {
     // The times of events are those of a wall clock.
     this.#decider = createDecider(compiled, isFile ? { now: () => 0, wall: () => 0 } : systemClock)
     if (isFile) this.#ownTime = new AutoTime(context)
+    this.#eventTime = compiled.eventTime
     this.#key = new BucketKey(compiled.keyFields)
     this.#keyText = keyText(options.key_field) ?? ''
     this.#missingKey = new MissingKey(compiled.keyFields)
@@ -140,6 +145,7 @@ class ThrottlePipe {
   decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const time = this.#ownTime
+    const counted = this.#eventTime
     const decisions = time ? new Uint8Array(batch.length) : this.#decider.decide(batch).decisions
     let now = this.#lastTime ?? systemClock.now()
     for (let i = 0; i < batch.length; i++) {
@@ -149,6 +155,10 @@ class ThrottlePipe {
         else this.#lastTime = now = own
         this.#decider.limiter.advance(now)
         decisions[i] = this.#decider.decideOne(batch, i, now)
+      }
+      if (counted) {
+        const own = counted.time.of(batch, i)
+        now = own <= latestTime(batch.receivedAt, counted.latenessMs) ? own : batch.receivedAt
       }
       const id = this.#ids.id(batch, i)
       const decision = decisions[i]!

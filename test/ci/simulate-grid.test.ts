@@ -497,8 +497,10 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   const shadow = await simulated('limit: 5, mode: shadow')
   t.match(shadow, /^mode +shadow: the daemon passes the events that are shown as discarded$/m)
   t.match(shadow, '\n    mode: shadow\n')
-  t.notMatch(shadow, '# The first of')
-  t.match(await simulated('limit: 5', ['--limit=5,6']), /^# The first of the 2 throttles above: .*\nprocessors:\n/m)
+  t.notMatch(shadow, '# For the configuration')
+  const two = await simulated('limit: 5', ['--limit=5,6'])
+  t.match(two, /^# For the configuration of one of these throttles, give its limit, window and key alone\.\n$/m)
+  t.notMatch(two, /^processors:/m, 'none of them is offered as the best')
   t.match(
     await simulated('limit: 5, over_limit: { pass_one_in: 10 }'),
     /^over_limit pass_one_in 10: the events that pass/m,

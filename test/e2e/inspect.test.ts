@@ -200,6 +200,15 @@ destinations:
   )
   const discarded = await look('tap', 'lim', '--discarded', '--limit', '2')
   t.equal(events(discarded.stdout).length, 2, 'what nobody reads can be watched')
+  for (const of of [
+    ['--config', 'sluice.yaml'],
+    ['--socket', socket],
+  ])
+    t.same(
+      (await program(['complete', 'tap', ...of, ''], folder)).stdout.trim().split('\n'),
+      ['app', 'lim', 'out', 'gone', 'lim.discarded'],
+      'and its name is completed',
+    )
   const unknown = await look('tap', 'limm')
   t.equal(unknown.code, 1)
   t.match(unknown.stderr, /there is no limm; there are app, gone, lim, lim\.discarded, out/)
@@ -207,7 +216,7 @@ destinations:
 
   const explained = await program(['explain', '{"app":"a"}', '--live', '--config', 'sluice.yaml'], folder)
   t.equal(explained.code, 1, 'it reaches no destination, since its bucket is full')
-  t.match(explained.stdout, /^→ lim \(throttle\): discarded \(throttled\)$/m)
+  t.match(explained.stdout, /^→ lim \(throttle\): discarded \(throttled\), because its bucket is full now$/m)
   t.match(explained.stdout, /^ +→ out \(file\): not reached, it reads lim$/m)
   t.match(explained.stdout, /^ +now: its bucket has passed 3 of 3 in 1h 0m; the window is open from \S+ to \S+$/m)
   t.match(

@@ -53,6 +53,14 @@ t.test('--time makes windows in the time of the events, --quiet leaves the summa
   t.equal(running.stderr, '')
 })
 
+t.test('the busiest window is one in which events count: with --time by their own times', async t => {
+  const running = sluice(['throttle', '--limit', '2', '--window', '1s', '--key', '.app', '--time', '.ts'])
+  const times = [0, 100, 200, 1000, 1100, 2000]
+  running.child.stdin!.end(times.map(ts => `{"app":"a","ts":${ts + 1e12}}\n`).join(''))
+  t.equal(await running.exit, 0)
+  t.match(running.stderr, /^a +6 +5 +1 +0 +3$/m)
+})
+
 t.test('the events of a file count at their own times, with the decisions of simulate', async t => {
   const folder = testFolder(t)
   const time = (n: number) => new Date(1.7e12 + n * 130 - (n % 7 === 0 ? 900 : 0)).toISOString()

@@ -283,6 +283,7 @@ function lines(step: Step): string[] {
     delivery,
     depth,
     waits,
+    bucket,
   } = step
   const lead = '  '.repeat(depth)
   if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
@@ -290,7 +291,8 @@ function lines(step: Step): string[] {
   const names = (outputs ?? (output === undefined ? [] : [output])).map(name => (name === '' ? id : `${id}.${name}`))
   const to = names.length === 0 ? '' : `, to ${names.join(' and ')}`
   const done = outcome === 'delivered' ? `would be delivered${waits ? ' later' : ''}` : outcome
-  const what = outcome === 'discarded' ? `discarded (${reason})` : `${done}${to}`
+  const why = bucket && reason === 'throttled' ? ', because its bucket is full now' : ''
+  const what = outcome === 'discarded' ? `discarded (${reason})${why}` : `${done}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
   if (changedTo !== undefined) rows.push(`${lead}    the event is now ${cut(printableJson(changedTo))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)

@@ -44,8 +44,12 @@ export async function liveBucket(
   const rule = findings.find(finding => finding.rule !== undefined)?.rule
   const bucket = await ask(component, key, rule)
   if (!bucket) return { findings: [UNKNOWN], isFull: false }
-  const { used, limit, outage } = bucket
-  const isFull = outage === undefined && used !== undefined && limit !== undefined && used >= limit
+  const { used, limit, outage, since, until } = bucket
+  const time = findings.find(finding => finding.time !== undefined)?.time
+  // An event with a time of its own may count in another window than the open one.
+  const isElsewhere =
+    time !== undefined && since !== undefined && (time < Date.parse(since) || time >= Date.parse(until!))
+  const isFull = outage === undefined && used !== undefined && limit !== undefined && used >= limit && !isElsewhere
   return { bucket, findings: liveFindings(bucket), isFull }
 }
 

@@ -122,7 +122,7 @@ function timeOf(
   batch: EventBatch,
   context: ComponentContext,
 ): Finding {
-  const [, own] = timeAt(decider, batch, context)
+  const [ms, own] = timeAt(decider, batch, context)
   const { time, latenessMs, onLate } = decider.eventTime!
   const read = Number.isNaN(time.of(batch, 0))
   const named = { path: time_field as FieldPath, field: (time as NamedTime).field }
@@ -131,7 +131,7 @@ function timeOf(
   if (own) {
     const late = onLate === 'pass' ? 'passes' : 'is discarded'
     const text = `time_field: the event counts at its own time; an event that is too late to be counted (more than ${formatDuration(latenessMs)} behind the newest one) ${late}`
-    return { text, holds: true, value }
+    return { text, holds: true, value, time: ms }
   }
   const why = read ? 'its time cannot be read' : 'its time is ahead of the clock by more than allowed_lateness'
   return { text: `time_field: ${why}, so it counts at its arrival`, holds: false, value }

@@ -293,7 +293,7 @@ function backlogReport(log: Logger, clock: Clock): (events: number, hadCredit: b
       { code: 'SLUICE_THROTTLED_BACKLOG', events: unreported },
       hadCredit
         ? 'discarded events of a source that is catching up: their buckets exceeded the limit on average since the source fell behind'
-        : 'discarded events of a source that is catching up: nothing is known about the time in which they were written. To keep them, set on_backlog: pace, or set time_field to count events at the time when they were written',
+        : 'discarded events of a source that is catching up: nothing is known about the time in which they were written. To keep them, set on_backlog: pace, or time_field: auto to count events at the time when they were written',
     )
     unreported = 0
   }

@@ -97,7 +97,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
     const without = upstream.filter(source => source.kind === 'source' && !mayHaveTime(source, search))
     if (without.length === 0) continue
     const names = without.map(source => source.id).join(', ')
-    const text = `finds no time in the lines of ${names}, so their events count at the time of their arrival. If the lines have fields, set decode in ${names}, or add a processor of type parse before this one. Otherwise, replace ${search.option} with on_backlog`
+    const text = `finds no time in the lines of ${names}, so their events count at the time of their arrival. If the lines have fields, set decode in ${names}, as in decode: json, or add a processor of type parse before this one. Otherwise, replace ${search.option} with on_backlog: pace`
     report(warnings, draft, [search.option], text)
   }
 }

@@ -429,7 +429,8 @@ export class Attempts {
     const more = this.mayLog(`retry ${error.reason}`)
     if (more) {
       this.#outage.isLogged = true
-      const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
+      const count = this.#outage.failures?.count ?? failures
+      const fields = { ...logFields(error), failures: count, again_in: formatDuration(waitMs), ...more }
       log.warn(fields, 'delivery failed; retrying, and events wait')
     }
     this.#outage.waits(task, clock.now() + waitMs)

@@ -379,7 +379,7 @@ t.test('time_field: auto finds nothing in lines that have no time', t => {
     const [warning, ...others] = warningsOf(throttled(`type: stdin, decode: ${decode}`, 'time_field: auto'))
     t.match(
       warning,
-      /^9:17: processors\.lim\.time_field: finds no time in the lines of in, .* set decode in in/,
+      /^9:17: processors\.lim\.time_field: finds no time in the lines of in, .* set decode in in, as in decode: json, .* replace time_field with on_backlog: pace$/,
       decode,
     )
     t.same(others, [])

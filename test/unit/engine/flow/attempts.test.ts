@@ -64,6 +64,20 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
   t.equal(time.timers, 0)
 })
 
+t.test('the log counts the failures of all requests, as the status does', async t => {
+  const { time, logs, attempts } = setUp()
+  const error = new DeliveryError('503', { failure: 'retry', reason: 'status_503', retryAfterMs: 10_000 })
+  const task = () => ({ attempt: () => Promise.reject(error), classify: () => error, kind: 'events' as const })
+  for (let n = 0; n < 5; n++) void attempts.persist(task())
+  await time.advance(70_000)
+  const failed = logs.filter(({ msg }) => /^delivery failed/.test(String(msg)))
+  t.ok(Number(failed.at(-1)?.failures) > 10, 'more than one request alone')
+  t.ok(failed.length > 1)
+  t.ok(Number(failed.at(-1)!.failures) <= attempts.outage.failures!.count)
+  attempts.close()
+  await settle()
+})
+
 t.test(
   'an outage of events before a reload ends when an event is delivered, not when the destination starts',
   async t => {
