@@ -3,6 +3,7 @@ import { open } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { JSON_OBJECTS } from '../core/codecs/json.js'
+import type { FieldPath } from '../core/event/field-path.js'
 import { type SplitOptions, Splitting } from '../core/options/multiline-options.js'
 import { type Io, UsageError } from '../daemon/process/command-line.js'
 import { AS_OBJECTS, isTapped } from '../daemon/process/given-event.js'
@@ -12,6 +13,7 @@ import { WantedNames } from '../lib/formats/json-scan.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { systemClock } from '../lib/time.js'
 import { type InputReading, inputBytes, totalSize } from './input-bytes.js'
+import { merged } from './merged.js'
 import type { FramesReader } from './replay.js'
 import type { ThrottlePath } from './subject.js'
 
@@ -147,11 +149,14 @@ export class InputReader {
   readonly #io: Io
   readonly #signal: AbortSignal
   #inputs: readonly SimulationInput[]
+  readonly #time: FieldPath | 'auto' | undefined
   /** The temporary folder with the copy of standard input. */
   #folder: string | undefined
 
-  constructor(inputs: readonly SimulationInput[], io: Io, signal: AbortSignal) {
+  /** `time`: several inputs are replayed in the order of these times. Undefined: one after the other. */
+  constructor(inputs: readonly SimulationInput[], io: Io, signal: AbortSignal, time?: FieldPath | 'auto') {
     this.#inputs = inputs
+    this.#time = time
     this.#io = io
     this.#signal = signal
   }
@@ -161,7 +166,7 @@ export class InputReader {
    * removes the file.
    */
   async copyStdin(): Promise<void> {
-    if (!this.#inputs.some(({ path }) => path === '-')) return
+    if (!this.#inputs.some(({ path, copy }) => path === '-' && copy === undefined)) return
     this.#folder = mkdtempSync(join(tmpdir(), 'sluice-simulate-'))
     const copy = join(this.#folder, 'input')
     const file = await open(copy, 'wx', 0o600)
@@ -181,10 +186,15 @@ export class InputReader {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       await frames.start(this.#signal)
-      for (const input of this.#inputs) {
-        const reading = { io: this.#io, progress, signal: this.#signal }
-        for await (const _ of replayed(frames, input, reading)) await afterPiece()
-      }
+      const reading = { io: this.#io, progress, signal: this.#signal }
+      const merges = this.#time !== undefined && this.#inputs.length > 1
+      const unseen = { ...reading, progress: this.#progress(undefined) }
+      const readers = this.#inputs.map(input => ({
+        isFile: totalSize([input.copy ?? input.path]) !== undefined,
+        read: (to: FramesReader, isAhead = false) => replayed(to, input, isAhead ? unseen : reading),
+      }))
+      const pieces = merges ? [merged(this.#time, readers, frames)] : readers.map(({ read }) => read(frames))
+      for (const piece of pieces) for await (const _ of piece) await afterPiece()
     } finally {
       progress.end()
       await frames.stop()

@@ -63,7 +63,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
 
   return untilInterrupted(async signal => {
-    const reader = new InputReader(inputs, io, signal)
+    const reader = new InputReader(inputs, io, signal, path)
     const typed = typedOptions(options)
     try {
       const goals =
