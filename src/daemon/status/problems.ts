@@ -6,7 +6,7 @@ import type {
   ReportedProblem,
   SourceFailure,
 } from '../../core/status-document.js'
-import { type ComponentCounters, GIVEN_BACK } from '../../engine/flow/counters.js'
+import { type ComponentCounters, GIVEN_BACK, type ReadSamples } from '../../engine/flow/counters.js'
 import { areKept } from '../../engine/flow/dead-letters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
@@ -18,6 +18,7 @@ export type Named = Pick<ComponentStatus, 'id' | 'kind' | 'type'> & Partial<Pick
 
 export interface Observed extends Pick<Seen, 'wall' | 'about'> {
   readonly metrics: Pick<Metrics, 'components' | 'problems'>
+  readonly read?: ReadSamples | undefined
   readonly components: readonly Named[]
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that fail and are restarted. */
@@ -29,7 +30,7 @@ export interface Observed extends Pick<Seen, 'wall' | 'about'> {
 
 /** The problems of a daemon, worst first, and data that may have been removed on purpose. */
 export function problemsOf(seen: Observed): { problems: ReportedProblem[]; notices: ReportedProblem[] } {
-  const facts = seen.metrics.problems(seen.wall, seen.about)
+  const facts = seen.metrics.problems(seen.wall, seen.about, seen.read)
   const isUnsafe = facts.some(({ gravity }) => gravity === 'unsafe')
   const all = [
     ...destinationProblems(seen, isUnsafe),
@@ -60,7 +61,7 @@ function destinationProblems(seen: Observed, isUnsafe: boolean): GradedProblem[]
       const { id, state, reason, buffer } = destination
       const counters = metrics.components.get(id)
       const isSafe = !isUnsafe && (!isOnce || buffer !== undefined)
-      const kept = counters && blocksOthers(counters) ? ', as long as their sources keep them' : ''
+      const kept = counters && blocksOthers(counters, seen.read) ? ', as long as their sources keep them' : ''
       const safe = `No events are lost${isSafe ? '' : ' while the daemon runs'}${kept}.`
       const isNew = state === 'failing' && !counters?.passed.events
       const never = isNew ? 'It has delivered nothing since the daemon started.' : ''

@@ -10,7 +10,7 @@ import type {
   WaitState,
 } from '../../core/status-document.js'
 import { splitInput } from '../../engine/config/inputs.js'
-import type { Amount, ComponentCounters } from '../../engine/flow/counters.js'
+import { type Amount, type ComponentCounters, type ReadSamples, readOnce } from '../../engine/flow/counters.js'
 import { utilizationOf } from '../../engine/flow/utilization.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
@@ -104,13 +104,14 @@ export async function statusOf(
   wall = systemClock.wall(),
 ): Promise<Status> {
   const { stopping, ...state } = readiness(reports, hasTexts)
-  const samples = await metrics.samples()
+  const read = readOnce()
+  const samples = await metrics.samples(read)
   const about = reports.about?.()
   const components = reports.components?.() ?? []
   const rates = reports.rates?.all()
   const waits = reports.waits?.() ?? []
   const counters = components.flatMap(({ id }) => metrics.components.get(id) ?? [])
-  const bottleneck = bottleneckOf(counters, blockedIn(state))
+  const bottleneck = bottleneckOf(counters, blockedIn(state), read)
   const isBlocked = blockedConnections(components, waits)
   const page = reports.page?.()
   const errors = new Map(
@@ -127,7 +128,7 @@ export async function statusOf(
     ...state,
     ...(stopping && { stopping }),
     ...about,
-    ...problemsOf({ ...state, wall, metrics, about, components, rates: reports.rates }),
+    ...problemsOf({ ...state, wall, metrics, about, components, rates: reports.rates, read }),
     ...(reports.totals && { books: booksOf(reports.totals(), metrics.components.values()) }),
     ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
@@ -145,13 +146,14 @@ export async function statusOf(
           one,
           metrics.components.get(one.id),
           state.destinations.find(({ id }) => id === one.id),
+          read,
         ),
         ...(blocked_inputs?.length && { blocked_inputs }),
         last_error: errors.get(one.id),
         per_second: rates?.get(one.id),
       }
     }),
-    backlog: counters.flatMap(one => one.backlog),
+    backlog: counters.flatMap(one => one.backlog(read)),
     series: samples,
   }
 }
@@ -165,10 +167,14 @@ function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' |
   return new Set([...waiting, ...processors].map(({ id }) => id))
 }
 
-function bottleneckOf(all: readonly ComponentCounters[], blocked: ReadonlySet<string>): Status['bottleneck'] {
+function bottleneckOf(
+  all: readonly ComponentCounters[],
+  blocked: ReadonlySet<string>,
+  read: ReadSamples,
+): Status['bottleneck'] {
   const [busiest] = all
-    .filter(one => !blocksOthers(one))
-    .map(one => ({ id: one.id, share: utilizationOf(one) ?? 0 }))
+    .filter(one => !blocksOthers(one, read))
+    .map(one => ({ id: one.id, share: utilizationOf(one, read) ?? 0 }))
     .filter(({ id, share }) => share >= LEAST_SHARE && !blocked.has(id))
     .sort((a, b) => b.share - a.share)
   return busiest
@@ -193,6 +199,7 @@ function componentStatus(
   { id, kind, type, inputs = [] }: Named,
   counters: ComponentCounters | undefined,
   destination: DestinationState | undefined,
+  read: ReadSamples,
 ) {
   const { discards, aside, failures } = counters ?? {}
   const events = (amounts: ReadonlyMap<string, Amount> = new Map()) =>
@@ -204,7 +211,7 @@ function componentStatus(
     kind,
     type,
     inputs,
-    state: [...(destination ? [destination.state] : []), ...(counters?.shown ?? [])].join(', '),
+    state: [...(destination ? [destination.state] : []), ...(counters?.shown(read) ?? [])].join(', '),
     received: counters?.received.events ?? 0,
     received_bytes: counters?.received.bytes ?? 0,
     sent: (counters?.passed.events ?? 0) + total(side_outputs),
@@ -213,6 +220,6 @@ function componentStatus(
     ...(discards?.size && { discarded_for }),
     in_flight: counters?.inFlight().events ?? 0,
     ...(failures?.size && { errors: Object.fromEntries(failures) }),
-    utilization: counters && utilizationOf(counters),
+    utilization: counters && utilizationOf(counters, read),
   }
 }

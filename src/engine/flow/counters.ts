@@ -105,6 +105,20 @@ export interface CounterSeries extends Shown {
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
 
+/** Reads the samples of a series or a fact. */
+export type ReadSamples = <S>(of: { read(): Iterable<S> }) => Iterable<S>
+
+export const readNow: ReadSamples = of => of.read()
+
+/** Reads each series once, for all parts of one answer. */
+export function readOnce(): ReadSamples {
+  const found = new Map<object, readonly unknown[]>()
+  return <S>(of: { read(): Iterable<S> }) => {
+    if (!found.has(of)) found.set(of, [...of.read()])
+    return found.get(of) as readonly S[]
+  }
+}
+
 export interface Histogram {
   readonly help: string
   /** Upper bounds in ascending order. */
@@ -286,11 +300,11 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   /** The sum of a metric's series with these labels; undefined if none of them has a finite value. */
-  sum(name: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
+  sum(name: string, labels: Readonly<Record<string, string>> = {}, read = readNow): number | undefined {
     const wanted = Object.entries(labels)
     let sum: number | undefined
     for (const series of this.series.get(name) ?? [])
-      for (const { labels: own, value } of series.read())
+      for (const { labels: own, value } of read(series))
         if (Number.isFinite(value) && wanted.every(([label, text]) => own[label] === text)) sum = (sum ?? 0) + value
     return sum
   }
@@ -324,19 +338,21 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   /** The state of the component in a few words. */
-  get shown(): string[] {
-    return [...this.series.values()].flat().flatMap(({ shown, read }) => {
+  shown(read = readNow): string[] {
+    return [...this.series.values()].flat().flatMap(series => {
+      const { shown } = series
       if (!shown) return []
-      const values = Array.from(read(), ({ value }) => value)
+      const values = Array.from(read(series), ({ value }) => value)
       return shown(values.length > 0 ? values.reduce((sum, one) => sum + one, 0) : undefined) || []
     })
   }
 
   /** What the component is behind with, in bytes. */
-  get backlog(): Backlog[] {
-    return [...this.series.values()].flat().flatMap(({ backlog, read }) => {
+  backlog(read = readNow): Backlog[] {
+    return [...this.series.values()].flat().flatMap(series => {
+      const { backlog } = series
       if (!backlog) return []
-      const found = Array.from(read(), ({ labels, value }) => ({ name: labels[backlog] ?? '', bytes: value }))
+      const found = Array.from(read(series), ({ labels, value }) => ({ name: labels[backlog] ?? '', bytes: value }))
       return found.filter(({ bytes }) => bytes > 0).map(one => ({ component: this.id, ...one }))
     })
   }

@@ -1,6 +1,6 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import { systemClock } from '../../lib/time.js'
-import type { ComponentCounters } from './counters.js'
+import type { ComponentCounters, ReadSamples } from './counters.js'
 
 /** Minimum time over which the share is computed. */
 const WINDOW_MS = 10_000
@@ -46,7 +46,7 @@ export class Utilization {
 const NAME = 'sluice_component_utilization'
 
 /** The share of the last 10 to 20 seconds in which a running component could not take more work. */
-export const utilizationOf = (counters: ComponentCounters) => counters.sum(NAME)
+export const utilizationOf = (counters: ComponentCounters, read?: ReadSamples) => counters.sum(NAME, {}, read)
 
 export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Utilization): void {
   const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'

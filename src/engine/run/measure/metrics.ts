@@ -4,7 +4,7 @@ import type { Exemplar } from '../../../core/component.js'
 import { type Fact, type GradedProblem, type Seen, samplesOf } from '../../../core/fact.js'
 import { nextTurn } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
-import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
+import { type Amount, type ComponentCounters, ComponentSet, type ReadSamples, readNow } from '../../flow/counters.js'
 
 type Labels = Readonly<Record<string, string>>
 
@@ -14,6 +14,9 @@ interface About extends Pick<Fact, 'problem'> {
   /** Only for families that do not belong to components: reads all samples. */
   readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
 }
+
+const isRead = <A extends Pick<About, 'read'>>(about: A): about is A & { read: NonNullable<About['read']> } =>
+  about.read !== undefined
 
 /** Metrics of prom-client that promtool rejects: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
@@ -284,10 +287,12 @@ export class Metrics extends ComponentSet {
   }
 
   /** The samples of a scrape, by metric name. Omits histograms. */
-  async samples(): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
+  async samples(
+    read = readNow,
+  ): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
     await this.refresh(REFRESH_MS)
     const { registry } = await this.measureProcess()
-    const families = [...(await familiesOf(registry, 'text')), ...(await this.#ofComponents('text'))]
+    const families = [...(await familiesOf(registry, 'text')), ...(await this.#ofComponents('text', read))]
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
@@ -301,16 +306,20 @@ export class Metrics extends ComponentSet {
     })
   }
 
-  /** The problems that facts report, in the order of the facts. Call it after `samples`, which refreshes values. */
-  problems(wall: number, about?: Seen['about']): GradedProblem[] {
+  /**
+   * The problems that facts report, in the order of the facts. `read`: as given to `samples`, which refreshes values and
+   * must have been called before.
+   */
+  problems(wall: number, about?: Seen['about'], read = readNow): GradedProblem[] {
     const found = new Map<string, GradedProblem[]>()
-    const ask = (name: string, { problem, read }: Pick<About, 'problem' | 'read'>, c?: ComponentCounters) => {
-      if (!problem) return
+    const ask = (name: string, fact: Pick<About, 'problem' | 'read'>, c?: ComponentCounters) => {
+      const { problem } = fact
+      if (!problem || !isRead(fact)) return
       const seen = { id: c?.id ?? '', kind: c?.kind ?? '', received: c?.received.events ?? 0, wall, about }
       const component = c && { component: c.id }
       const all = found.get(name) ?? []
       found.set(name, all)
-      for (const { labels, value } of read?.() ?? []) {
+      for (const { labels, value } of read(fact)) {
         const one = problem(value, { ...seen, labels })
         if (one) all.push({ ...component, ...one })
       }
@@ -330,7 +339,7 @@ export class Metrics extends ComponentSet {
     }))
   }
 
-  async #ofComponents(format: ScrapeFormat): Promise<Iterable<Family>> {
+  async #ofComponents(format: ScrapeFormat, readSamples = readNow): Promise<Iterable<Family>> {
     // Components that had the same id but different types share the series without a type label.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     if (this.#known.size > MOST_KNOWN)
@@ -348,13 +357,13 @@ export class Metrics extends ComponentSet {
     }
     for (const [name, about] of this.#known) {
       const family = familyOf(name, about)
-      for (const sample of about.read?.() ?? []) family.add(sample)
+      if (isRead(about)) for (const sample of readSamples(about)) family.add(sample)
     }
     for (const [i, c] of [...this.components.values()].entries()) {
       if (i > 0 && i % SLICE === 0) await nextTurn()
       this.#check(c)
       this.#readAmounts(c, name => families.get(name)!)
-      this.#readOwn(c, familyOf, format)
+      this.#readOwn(c, familyOf, format, readSamples)
     }
     return families.values()
   }
@@ -377,13 +386,18 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: ScrapeFormat): void {
+  #readOwn(
+    c: ComponentCounters,
+    to: (name: string, about: About) => Family,
+    format: ScrapeFormat,
+    read: ReadSamples,
+  ): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {
       if (!all[0]) continue
       const family = to(name, all[0])
       for (const series of all) {
-        for (const { labels, value, exemplar } of series.read()) {
+        for (const { labels, value, exemplar } of read(series)) {
           family.add({ labels: { ...id, ...labels }, value, ...shown(exemplar, 1) })
         }
       }

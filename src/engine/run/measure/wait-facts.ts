@@ -1,7 +1,7 @@
 import type { Wait } from '../../../core/status-document.js'
 import { clockTime, counted, lasting } from '../../../lib/units.js'
 import type { ComponentConfig } from '../../config/load.js'
-import type { ComponentCounters } from '../../flow/counters.js'
+import type { ComponentCounters, ReadSamples } from '../../flow/counters.js'
 
 const NAMED = 5
 const BLOCKED = 'sluice_component_blocked_components'
@@ -12,7 +12,8 @@ function listed(ids: readonly string[]): string {
 }
 
 /** Whether other components wait for this one. */
-export const blocksOthers = (counters: Pick<ComponentCounters, 'sum'>) => (counters.sum(BLOCKED) ?? 0) > 0
+export const blocksOthers = (counters: Pick<ComponentCounters, 'sum'>, read?: ReadSamples) =>
+  (counters.sum(BLOCKED, {}, read) ?? 0) > 0
 
 /** Shows for whom a component waits, and which components wait for it. `all`: the present waits. */
 export function showWaits(

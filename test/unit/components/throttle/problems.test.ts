@@ -62,7 +62,7 @@ t.test('a throttle shows how many keys it has, and how many events wait for room
   const decider = { buckets: 2, limiter: { dropped: 0 } }
   showBuckets(counters, decider, 100)
   new WaitingRoom({ metrics: counters } as never)
-  t.same(counters.shown, ['2 keys'])
+  t.same(counters.shown(), ['2 keys'])
   const { shown } = counters.series.get('sluice_component_waiting_events')![0]!
   t.same([0, 1, 12_345].map(shown!), [false, '1 event waits', '12.3k events wait'])
   t.same(counters.live, { buckets: 2 })

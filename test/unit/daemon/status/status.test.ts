@@ -15,7 +15,16 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   const lim = metrics.component('lim', 'processor', 'throttle')
   const out = metrics.component('out', 'destination', 'http')
   into.gauge('sluice_component_utilization', 'Share.', () => 0.2)
-  lim.gauge('sluice_component_utilization', 'Share.', () => 0.75)
+  let reads = 0
+  lim.gauge('sluice_component_utilization', 'Share.', () => (reads++, 0.75))
+  lim.fact({
+    name: 'sluice_unread_bytes',
+    help: 'Unread bytes.',
+    read: () => (reads++, [{ labels: { file: 'a' }, value: 7 }]),
+    shown: (bytes = 0) => `${bytes}B unread`,
+    backlog: 'file',
+    problem: bytes => ({ gravity: 'notice', what: `${bytes} bytes are not read`, todo: 'Wait.' }),
+  })
   out.gauge('sluice_component_utilization', 'Share.', () => 1)
   lim.waiting = () => 4
   out.waiting = () => 1
@@ -43,13 +52,15 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
     bottleneck: { id: 'lim', share: 0.75 }, // not the destination, which waits for somebody
     waiting: [{ id: 'lim', events: 4, options: ['on_backlog: pace'] }],
     problems: [{ what: `out is holding: ${reason}`, todo: /^No events are lost/ }],
-    notices: [],
+    notices: [{ what: '7 bytes are not read' }],
+    backlog: [{ component: 'lim', name: 'a', bytes: 7 }],
     components: [
       { id: 'in', kind: 'source', type: 'stdin', received: 10, sent: 10, discarded: 0 },
       { id: 'lim', kind: 'processor', utilization: 0.75 },
       { id: 'out', kind: 'destination' },
     ],
   })
+  t.equal(reads, 2, 'each number is read once')
   t.notOk('stopping' in first)
   t.equal(first.components[0]!.per_second, undefined, 'no rate in the first second')
   t.same(first.series.sluice_component_received_events_total![0], {

@@ -26,7 +26,7 @@ t.test('a buffer or spool that is almost full is a problem', async t => {
         most,
         () => 7,
       )
-      t.same([metrics.shown, metrics.live], [['7 buffered'], { buffered_bytes: bytes }])
+      t.same([metrics.shown(), metrics.live], [['7 buffered'], { buffered_bytes: bytes }])
     })
   t.match(seen('buffer', 80, 100), [
     { what: 'up: its buffer is 80 % full (80B of 100B)', todo: /discards events, with when_full: drop_newest/ },
@@ -47,15 +47,15 @@ t.test('a number is shown in the state, to the page, and as a backlog; a success
     backlog: 'file',
   })
   for (const retries of [10, 20]) counters.counter('of', 'Retries.', {}, { live: () => ({ retries }) }).value++
-  t.same(counters.shown, ['3B unread'])
+  t.same(counters.shown(), ['3B unread'])
   t.same(counters.live, { in_flight: 3, retries: 20 })
-  t.same(counters.backlog, [
+  t.same(counters.backlog(), [
     { component: 'in', name: '1.log', bytes: 1 },
     { component: 'in', name: '2.log', bytes: 2 },
   ])
   samples = []
-  t.same([counters.shown, counters.live, counters.backlog], [[], { retries: 20 }, []])
+  t.same([counters.shown(), counters.live, counters.backlog()], [[], { retries: 20 }, []])
   samples = [{ labels: { file: 'a' }, value: 5 }]
   counters.retire()
-  t.same([counters.shown, counters.live, counters.backlog], [[], { retries: 20 }, []])
+  t.same([counters.shown(), counters.live, counters.backlog()], [[], { retries: 20 }, []])
 })
