@@ -13,7 +13,7 @@ import { WantedNames } from '../lib/formats/json-scan.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { systemClock } from '../lib/time.js'
 import { type InputReading, inputBytes, totalSize } from './input-bytes.js'
-import { merged } from './merged.js'
+import { mergedByTime } from './merged.js'
 import type { FramesReader } from './replay.js'
 import type { ThrottlePath } from './subject.js'
 
@@ -193,7 +193,7 @@ export class InputReader {
         isFile: totalSize([input.copy ?? input.path]) !== undefined,
         read: (to: FramesReader, isAhead = false) => replayed(to, input, isAhead ? unseen : reading),
       }))
-      const pieces = merges ? [merged(this.#time, readers, frames)] : readers.map(({ read }) => read(frames))
+      const pieces = merges ? [mergedByTime(this.#time, readers, frames)] : readers.map(({ read }) => read(frames))
       for (const piece of pieces) for await (const _ of piece) await afterPiece()
     } finally {
       progress.end()

@@ -123,7 +123,11 @@ interface OpenLane {
  * Replays several inputs in the order of their times. Each input keeps its own order. A file is open from the time of
  * its first event on, so rotated files are open one after the other. Yields now and then.
  */
-export async function* merged(time: TimePath, inputs: readonly InputOpener[], to: FramesReader): AsyncGenerator<void> {
+export async function* mergedByTime(
+  time: TimePath,
+  inputs: readonly InputOpener[],
+  to: FramesReader,
+): AsyncGenerator<void> {
   const waiting: { readonly from: number; readonly open: () => Lane }[] = []
   const lanes: OpenLane[] = []
   try {

@@ -16,11 +16,17 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   const out = metrics.component('out', 'destination', 'http')
   into.gauge('sluice_component_utilization', 'Share.', () => 0.2)
   let reads = 0
-  lim.gauge('sluice_component_utilization', 'Share.', () => (reads++, 0.75))
+  lim.gauge('sluice_component_utilization', 'Share.', () => {
+    reads++
+    return 0.75
+  })
   lim.fact({
     name: 'sluice_unread_bytes',
     help: 'Unread bytes.',
-    read: () => (reads++, [{ labels: { file: 'a' }, value: 7 }]),
+    read: () => {
+      reads++
+      return [{ labels: { file: 'a' }, value: 7 }]
+    },
     shown: (bytes = 0) => `${bytes}B unread`,
     backlog: 'file',
     problem: bytes => ({ gravity: 'notice', what: `${bytes} bytes are not read`, todo: 'Wait.' }),
