@@ -436,6 +436,9 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   }
   await until('every rule to be evaluated', isEvaluated, { every, show: () => wrong })
 
+  const waiting = async () => (await prometheus.rules()).find(({ name }) => name === 'SluiceComponentsWait')!.state
+  t.match(await waiting(), /pending|firing/, 'it fires after its time')
+
   const ids = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>
     all.map(({ labels }) => labels.request_id)
   const given = () => receiver.requests.map((_, i) => `request-${i + 1}`)
