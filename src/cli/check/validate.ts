@@ -1,5 +1,5 @@
 import { constants, statSync } from 'node:fs'
-import { components } from '../../components/list.js'
+import { componentsNamed } from '../../components/named.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../../core/errors.js'
 import { silentLog } from '../../core/silent-log.js'
@@ -44,7 +44,7 @@ export async function validate(
   paths: readonly string[],
   env: NodeJS.ProcessEnv,
   out: Pick<Io, 'stdout' | 'stderr'>,
-  known: readonly AnyDefinition[] = components,
+  known?: readonly AnyDefinition[],
   online = false,
 ): Promise<number> {
   const counts = { error: 0, failure: 0, warning: 0, ok: 0 }
@@ -69,13 +69,41 @@ export interface Remark {
   readonly unusable?: string | undefined
 }
 
-/** The results for one configuration, in order. `config`: undefined if it is invalid. */
+interface Inspection {
+  /** In order. */
+  readonly remarks: Remark[]
+  /** Undefined if the configuration is invalid. */
+  readonly config?: Config
+}
+
+/** `known`: all components that the configuration may use. Default: those of Sluice. */
 export async function inspectConfig(
   path: string,
   env: NodeJS.ProcessEnv,
-  known: readonly AnyDefinition[],
+  known: readonly AnyDefinition[] | undefined,
   online: boolean,
-): Promise<{ remarks: Remark[]; config?: Config }> {
+): Promise<Inspection> {
+  // Loading all components takes longer than all checks of a usual configuration.
+  if (known) return inspectWith(path, env, async () => known, online)
+  const found = await inspectWith(path, env, namedIn, online)
+  if (found.config) return found
+  const { components } = await import('../../components/list.js')
+  return inspectWith(path, env, async () => components, online)
+}
+
+/** The components that a configuration names. Throws a ConfigError if it may use others. */
+async function namedIn(source: ConfigSource, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
+  const mayUseOthers = source.plugins?.size || source.files.some(({ text }) => /^managed:/m.test(text))
+  if (mayUseOthers) throw new ConfigError([])
+  return componentsNamed(source, env)
+}
+
+async function inspectWith(
+  path: string,
+  env: NodeJS.ProcessEnv,
+  componentsOf: typeof namedIn,
+  online: boolean,
+): Promise<Inspection> {
   const remarks: Remark[] = []
   const add = (kind: Remark['kind'], text: string, unusable?: string) => void remarks.push({ kind, text, unusable })
   const warn = (text: string, unusable?: string) => add('warning', text, unusable)
@@ -92,6 +120,7 @@ export async function inspectConfig(
       drafts = { all, dataDir }
     }
     const source = await readWithPlugins(path, env)
+    const known = await componentsOf(source, env)
     const here = { env, components: known, onThisMachine: true }
     const config = tried(() => loadConfig(source, { ...here, serviceAlone: true, localPart: true, fileCheck }))
     const found = { problems: new Problems(), warnings: new Problems() }

@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { constants, existsSync, statfsSync, statSync, watch } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { DetailedPeerCertificate, PeerCertificate } from 'node:tls'
-import { components } from '../../components/list.js'
 import { errorCode } from '../../core/errors.js'
 import { componentsOf } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
@@ -29,7 +28,7 @@ const RESERVE_BYTES = 256 * 1024 * 1024
 
 /** Checks everything that depends on the user and the environment of the daemon, which are those of this process. */
 export async function examine(path: string, env: NodeJS.ProcessEnv): Promise<Examination> {
-  const { remarks, config } = await inspectConfig(path, env, components, true)
+  const { remarks, config } = await inspectConfig(path, env, undefined, true)
   // A server is not reported again if its key or certificate cannot be read.
   const files = remarks.flatMap(({ unusable }) => unusable ?? [])
   const isCause = ({ kind, text }: Remark) => kind !== 'failure' || !files.some(file => text.includes(file))

@@ -1,4 +1,4 @@
-import { components } from '../../components/list.js'
+import { loadQuickly } from '../../components/named.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { readWithPlugins } from '../../engine/config/plugins/read-plugins.js'
 import { ManagedConfig } from '../../engine/config/published/managed-config.js'
@@ -11,9 +11,10 @@ import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
  */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
   const source = await readWithPlugins(path, env)
-  const options = { env, components }
-  const config = loadConfig(source, { ...options, localPart: true })
+  const config = await loadQuickly(source, { env, localPart: true })
   if (!config.isLocalPart) return config
+  const { components } = await import('../../components/list.js')
+  const options = { env, components }
   const cached = await cachedRevision(config.dataDir)
   if (cached) return completed(source, cached, options)
   if (config.destinations.length > 0) return loadConfig(source, options)
