@@ -47,8 +47,8 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
       pushes: loki(keyed('./key')),
       refused: loki(keyed('./wrong')),
       nowhere: loki({ ...keyed('./none'), tenant: 'a' }),
-      by_default: loki({ ...keyed('./key'), tenant: '${.team:-shared}' }),
-      by_field: loki({ ...keyed('./wrong'), tenant: '${.team}' }),
+      by_default: loki({ ...keyed('./key'), tenant: 'team-${.team:-shared}' }),
+      by_field: loki({ ...keyed('./wrong'), tenant: 'team-${.team}' }),
       out: { type: 'blackhole' },
     },
     { SECRET: KEY },
@@ -76,7 +76,7 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
   const bodies = secured.requests.filter(({ method }) => method === 'POST').map(({ body }) => body)
   // Protobuf without a field, in snappy: the length of nothing.
   t.same(new Set(bodies), new Set(['\0']), 'and no event')
-  t.ok(secured.requests.some(({ headers }) => headers['x-scope-orgid'] === 'shared'))
+  t.ok(secured.requests.some(({ headers }) => headers['x-scope-orgid'] === 'team-shared'))
 
   const good = await online(folder, { open: http({ url: to.url() }), pushes: loki(keyed('./key')) })
   t.match(good, { code: 0, stderr: '', stdout: /0 errors, 0 warnings\n$/ })
