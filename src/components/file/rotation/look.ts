@@ -207,7 +207,7 @@ export class Look {
       const { fd } = tailer
       found.set(name, { tailer, first: fd === undefined ? undefined : orNone(() => firstBytes(fd)) })
     }
-    await slices.each(names, ({ path }) => add(path))
+    await slices.each(names, ({ path }) => [path, ...originalsOf(path)].forEach(add))
     await slices.each(waiting, path => originalsOf(path).forEach(add))
     return found
   }

@@ -20,7 +20,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
-import { hideBirthTimes } from '../../../support/habits-of-disks.js'
+import { hideBirthTimes, refuseWatches } from '../../../support/habits-of-disks.js'
 import { longTest } from '../../../support/long-test.js'
 import {
   arrived,
@@ -718,3 +718,37 @@ t.test('a batch comes back from a copy that is gone, and another file that begin
   t.equal(out.texts(other).length, 101)
   await run.stop()
 })
+
+t.test(
+  'a rotated name that a copy had before it was compressed: the copy is known although its original grew',
+  async t => {
+    refuseWatches(t)
+    const lines = (from: number, to: number) => asText(numbered(from, to))
+    const dir = testFolder(t, {
+      'app.log': lines(0, 500),
+      'app.log.1': 'an older line that is long enough to be compared with others\n',
+    })
+    const path = join(dir, 'app.log')
+    const time = new TestTime()
+    const options = { include: [join(dir, '*.log*')], exclude: ['*.gz'], scan_interval: '300ms', rotate_wait: '1h' }
+    const run = await tail(options, undefined, undefined, time)
+    await settled(run, 501)
+    let release = () => {}
+    run.out.room = new Promise(resolve => (release = resolve))
+    appendFileSync(path, lines(500, 501))
+    await arrived(run, 502)
+    // While nothing can be sent, the file is copied and written again, and the copy is compressed.
+    appendFileSync(path, lines(501, 600))
+    renameSync(`${path}.1`, `${path}.2`)
+    writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+    writeFileSync(path, lines(1000, 2000))
+    time.ms = 3000
+    await run.scanned(3)
+    release()
+    await settled(run, 1601)
+    await run.scanned(3)
+    t.equal(run.out.lines.length, 1601)
+    t.equal(new Set(run.out.texts()).size, 1601)
+    await run.stop()
+  },
+)
