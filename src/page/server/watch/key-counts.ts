@@ -495,7 +495,9 @@ export class RecentKeyCounts {
     if (this.#began.row >= row) return this.#began
     const at = Math.max(this.counted().from, this.#began.at)
     const start = this.#starts.find(start => start.row >= row && start.at - leadMs >= at)
-    return start ?? { row, at, levels: new Float64Array(0) }
+    // The levels of the first minutes may be missing, for example after steps became longer. Events count more.
+    if (start && start.at - leadMs < at + 2 * CHOICE_MS) return start
+    return { row, at, levels: new Float64Array(0) }
   }
 
   /** The rows, including the counts of the current step. */

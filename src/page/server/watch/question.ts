@@ -28,8 +28,8 @@ export interface Question {
   readonly limits: readonly Limit[]
   /** The limits that the throttle has, except limits on bytes. Undefined: with another key, or without any. */
   readonly own: readonly Limit[] | undefined
-  /** Whether the tried limit has another window or mode than the throttle's. */
-  readonly hasOtherWindows: boolean
+  /** By how much the limit changes. Undefined: the window, the mode or the key is another one, too. */
+  readonly change: number | undefined
   /** The key's fields; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
@@ -80,7 +80,7 @@ export function questionOf(options: ThrottleConfig, asked: Asked): Question {
   return {
     limits: inEvents([changed!, ...others]),
     own: key || !own ? undefined : inEvents(now),
-    hasOtherWindows: changed!.windowMs !== own?.windowMs || mode !== own.mode,
+    change: key || changed!.windowMs !== own?.windowMs || mode !== own.mode ? undefined : limit - own.limit,
     key,
     exclude: isOther || isExcluded ? exclude : undefined,
     yaml: Object.keys(changes).length === 0 ? '' : editYaml('', changes),
@@ -121,7 +121,7 @@ const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ t
 /** Returns the reasons why the answer is only an estimate; empty if the answer is exact. */
 export function inexactness(
   options: ThrottleConfig,
-  { limits, key, hasOtherWindows }: Question,
+  { limits, key, change }: Question,
   { stepMs, oneIn, hasRest, byLimit, mostKeys, keys }: Counted,
   { unexplained, isWhole }: WhatIfOutcome,
 ): string[] {
@@ -134,8 +134,8 @@ export function inexactness(
     hasRest && `events of keys beyond the ${mostKeys} busiest stay as they were`,
     !(byLimit || time_field || scope === 'cluster') &&
       'something else than the limit decided on some events, such as the credit of a source that caught up',
-    unexplained > 0 && `the limit itself, replayed, differs by ${counted(unexplained, 'event')}, which is corrected`,
-    hasOtherWindows && !isWhole && 'events before this time are not known',
+    unexplained > 0 && `the limit itself, replayed, differs by ${counted(unexplained, 'event')}`,
+    change === undefined && !isWhole && 'events before this time are not known',
     key && 'a sample of at most 2,000 events per second is counted',
     (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',
     all.some(({ unit }) => unit === 'bytes') && 'limits of bytes are not applied',

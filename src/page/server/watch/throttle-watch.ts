@@ -303,7 +303,7 @@ export class ThrottleWatch {
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
     const counts = trial?.counts ?? this.#counts
-    const outcome = await replay(counts, question.limits, question.own, this.#clock.now(), turn)
+    const outcome = await replay(counts, question, this.#clock.now(), turn)
     const why = inexactness(this.#options, question, counts.counted(), outcome)
     const { from, to, offered, was, would, curve, keys, keysCount } = outcome
     return {

@@ -5,6 +5,7 @@ import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
 import type { Turn } from './budget.js'
 import { DEFAULT, REST, type RecentKeyCounts, type Start } from './key-counts.js'
+import type { Question } from './question.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
@@ -43,24 +44,19 @@ export interface WhatIfOutcome {
 }
 
 /**
- * Replays counts with other limits, in the same windows and at the same times as the throttle. `own`: the limits of the
- * throttle. If they are given, their replay shows what the counts do not explain, such as buckets that were already in
- * use. Only the difference between the two replays is then applied. So unchanged limits give what happened, and higher
- * limits never give less than lower ones.
+ * Replays counts with other limits, in the same windows and at the same times as the throttle. A replay of its own limits
+ * shows whether the counts explain what happened. If they do not, for example because buckets were already in use, a
+ * higher limit still passes at least what passed, and a lower limit at most that.
  */
-export async function replay(
-  counts: RecentKeyCounts,
-  limits: readonly Limit[],
-  own: readonly Limit[] | undefined,
-  now: number,
-  turn: Turn,
-): Promise<WhatIfOutcome> {
+export async function replay(counts: RecentKeyCounts, tried: Tried, now: number, turn: Turn): Promise<WhatIfOutcome> {
   for (;;) {
-    const replay = new Replay(counts, limits, own, now)
+    const replay = new Replay(counts, tried, now)
     // If steps became longer or keys changed during the replay, the replay starts again.
     if (await replay.run(turn)) return replay.outcome()
   }
 }
+
+type Tried = Pick<Question, 'limits' | 'own' | 'change'>
 
 /** The windows of some limits, which decide on events of a key that arrive together. */
 class Windowed {
@@ -120,12 +116,14 @@ class Replay {
   readonly #offered: Float64Array
   readonly #was: Float64Array
   readonly #would: Float64Array
-  /** For each key: the events that the answer still has to add, or to take away. */
-  readonly #due: Float64Array
+  readonly #change: Tried['change']
+  /** For each key: how many more events the replay has passed than the throttle. */
+  readonly #ahead: Float64Array
   readonly #curve: WhatIfOutcome['curve']
   #unexplained = 0
 
-  constructor(counts: RecentKeyCounts, limits: readonly Limit[], own: readonly Limit[] | undefined, now: number) {
+  constructor(counts: RecentKeyCounts, { limits, own, change }: Tried, now: number) {
+    this.#change = change
     this.#now = now
     const { size, wallOffsetMs } = counts
     this.#counts = counts
@@ -142,7 +140,7 @@ class Replay {
     this.#offered = sums()
     this.#was = sums()
     this.#would = sums()
-    this.#due = sums()
+    this.#ahead = sums()
     const steps = Math.floor((Math.max(now, this.#from) - this.#from) / CURVE_MS) + 1
     const line = () => new Array<number>(steps).fill(0)
     this.#curve = { at: this.#wall(this.#from), step_ms: CURVE_MS, offered: line(), was: line(), would: line() }
@@ -174,13 +172,15 @@ class Replay {
 
   #wouldPass(key: number, at: number, offered: number, passed: number): number {
     const tried = this.#tried.take(key, at, offered)
-    if (!this.#own) return tried
-    const own = this.#own.take(key, at, offered)
-    this.#unexplained += Math.abs(own - passed)
-    const due = this.#due[key]! + passed + tried - own
-    const would = Math.min(offered, Math.max(0, due))
-    this.#due[key] = due - would
-    return would
+    if (this.#own) this.#unexplained += Math.abs(this.#own.take(key, at, offered) - passed)
+    if (this.#change === undefined) return tried
+    const before = this.#ahead[key]!
+    this.#ahead[key] = before + tried - passed
+    return passed + this.#bounded(this.#ahead[key]!) - this.#bounded(before)
+  }
+
+  #bounded(ahead: number): number {
+    return this.#change === 0 ? 0 : this.#change! > 0 ? Math.max(0, ahead) : Math.min(0, ahead)
   }
 
   outcome(): WhatIfOutcome {
