@@ -60,7 +60,8 @@ function readsItsExample({ codec, example: { yaml, line, event }, found }: Subje
   found.ok(isSame, 'parsing the options again gives another codec')
   const batch = batchOf([line], { ...FROM, decode: codec })
   found.same(batch.scan(), 0, 'lines that it cannot read')
-  const { path: file, peer, host } = FROM
+  const { path: file, peer } = FROM
+  const host = codec.definition.hostIsSender ? peer : FROM.host
   const origin = form === 'object' ? {} : { file, peer, host, timestamp: new Date(FROM.receivedAt).toISOString() }
   found.same(batch.fields(0), { ...origin, ...event }, 'the event')
   if (form !== 'object') agreesWithFields(found, codec, [...Object.keys(event), 'file', 'nothing'], [line, 'x'])
