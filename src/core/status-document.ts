@@ -56,6 +56,8 @@ const component = z.object({
   side_outputs: counts.optional().describe('Events sent to side outputs, by name.'),
   discarded: number,
   discarded_for: counts.optional().describe('Discarded events by reason.'),
+  emitted: number.optional().describe('Events that it created, and events that it merged into these.'),
+  consumed: number.optional(),
   in_flight: number,
   errors: counts.optional().describe('Number of errors by kind.'),
   last_error: text.optional(),

@@ -44,11 +44,13 @@ export function statusLines(
   const past = pastOutages(view)
   if (past.length > 0) lines.push('', 'Past outages; delivery works again:')
   for (const outage of past) lines.push(...wrap(`  ${printable(outage)}`, width, '    '))
-  const rows = view.components.map(({ id, type, received, sent, discarded, in_flight }) => [
+  // in + emitted = out + discarded + consumed + in flight
+  const rare = (['emitted', 'consumed'] as const).filter(name => view.components.some(one => one[name]))
+  const rows = view.components.map(({ id, type, received, sent, discarded, in_flight, ...one }) => [
     `${id} (${type})`,
-    ...[received, sent, discarded, in_flight].map(short),
+    ...[received, sent, discarded, ...rare.map(name => one[name] ?? 0), in_flight].map(short),
   ])
-  const head = ['component', 'in', 'out', 'discarded', 'in flight']
+  const head = ['component', 'in', 'out', 'discarded', ...rare, 'in flight']
   lines.push('', ...activityLines([head, ...rows], view, width))
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }

@@ -1,7 +1,7 @@
 import type { ComponentStatus, Status } from '../../core/status-document.js'
 import { deadline, systemClock } from '../../lib/time.js'
 import type { Io } from '../process/command-line.js'
-import { beginning, displayWidth, ending, padEnd, padStart } from '../process/wrap.js'
+import { beginning, displayWidth, ending, padEnd, padStart, wrap } from '../process/wrap.js'
 import { askJson } from './daemon-socket.js'
 
 export interface DaemonView extends Omit<Status, 'at' | 'series'> {
@@ -70,12 +70,25 @@ function cutWithin(text: string, columns: number): string {
   return `${beginning(text, columns - 1 - end)}…${ending(text, end)}`
 }
 
-/** Like `table`. If the width is sufficient, adds a last column with the state of each component. */
+/** Columns of states in a narrow terminal. */
+const LEAST_STATE = 16
+
+/** Like `table`, with a last column for the state of each component. A long state continues on the next lines. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ state }) => state)]
   const longest = Math.max(...states.map(displayWidth))
-  const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
-  return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
+  const others = Math.max(
+    ...table(
+      rows.map(([, ...cells]) => ['', ...cells]),
+      Number.POSITIVE_INFINITY,
+    ).map(displayWidth),
+  )
+  const room = Math.min(longest, Math.max(LEAST_STATE, width - others - 2))
+  return table(rows, width - (room === 0 ? 0 : room + 2)).flatMap((line, i) =>
+    wrap(states[i] ?? '', room, '').map((part, n) =>
+      beginning(`${n === 0 ? line : ' '.repeat(displayWidth(line))}  ${part}`, width).trimEnd(),
+    ),
+  )
 }
 
 /** The growth of a count of a component per second between two moments. `of` reads the count. */

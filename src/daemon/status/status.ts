@@ -218,6 +218,8 @@ function componentStatus(
     ...(aside?.size && { side_outputs }),
     discarded: total(discarded_for),
     ...(discards?.size && { discarded_for }),
+    ...(counters?.emittedEvents.events && { emitted: counters.emittedEvents.events }),
+    ...(counters?.consumedEvents.events && { consumed: counters.consumedEvents.events }),
     in_flight: counters?.inFlight().events ?? 0,
     ...(failures?.size && { errors: Object.fromEntries(failures) }),
     utilization: counters && utilizationOf(counters, read),

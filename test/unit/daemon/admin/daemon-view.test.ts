@@ -87,6 +87,34 @@ t.test('a screen of 80 columns and 24 lines, whatever the names and the problems
   t.match(text, /\n! out is holding: 401.*\n[\s\S]*see sluice status\n$/)
 })
 
+t.test('at 80 columns status cuts no word of a state, and its counts add up', async t => {
+  const state = 'failing, 100 buffered, waits for the slow receiver behind the firewall, 3 files, 123MB unread'
+  const { components, ...rest } = view(0, 1)
+  const sums = {
+    id: 'sums',
+    kind: 'processor',
+    type: 'aggregate',
+    state,
+    emitted: 5,
+    consumed: 7,
+    ...{ received: 10, sent: 6, discarded: 2, in_flight: 0 },
+  }
+  const shown = { ...rest, components: [...components, sums] } as unknown as DaemonView
+  const lines = statusLines(shown, { width: 80, height: 24, color: false })
+  t.ok(lines.every(line => line.length <= 80))
+  const first = lines.findIndex(line => /^sum.* failing,/.test(line))
+  const [, numbersOf, begun] = /^sum.*?((?: +\d+){6}) {2}(\S.*)$/.exec(lines[first]!)!
+  const [into, out, discarded, emitted, consumed, flying] = numbersOf!.trim().split(/ +/).map(Number)
+  t.match(lines.join('\n'), /^compon\S* +in +out +discarded +emitted +consumed +in flight$/m)
+  t.equal(into! + emitted!, out! + discarded! + consumed! + flying!)
+  const following = lines.slice(first + 1)
+  const more = following.slice(
+    0,
+    following.findIndex(line => !line.startsWith('   ')),
+  )
+  t.equal([begun, ...more].map(line => line!.trim()).join(' '), state, 'whole words, on several lines')
+})
+
 t.test('characters that take two columns of a terminal', async t => {
   const wide = '漢'.repeat(19)
   t.same(
