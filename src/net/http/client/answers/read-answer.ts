@@ -148,19 +148,36 @@ export async function readAnswer(
 
 /** The entries of a complete response; undefined if it has a list that cannot be read. */
 function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): EventResult[] | undefined {
-  const answer = parsed(json, SHORT_VALUES + events * EVENT_VALUES)
+  const same = withOneEntry(json, name)
+  const answer = parsed(same?.json ?? json, SHORT_VALUES + events * EVENT_VALUES)
   if (answer === undefined) return json.includes(`"${name}"`) ? undefined : []
   const found = (answer as { readonly [name: string]: unknown } | null)?.[name]
   // A receiver may write a flag, a count, a text or one entry instead of a list.
   const list = isNothing(found) ? [] : [found].flat()
-  if (list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
+  const length = same?.count ?? list.length
+  if (length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
   const entries: EventResult[] = []
-  for (const [position, value] of list.entries()) {
-    const read = entry(value, position)
+  for (let position = 0; position < length; position++) {
+    const read = entry(list[same ? 0 : position], position)
     if (!read) return undefined
     entries.push(read)
   }
   return entries
+}
+
+/**
+ * If the list at the end of a response has only equal entries, returns their number, and the response with one of them.
+ * So a response that accepts all events is not parsed as a whole.
+ */
+function withOneEntry(json: Buffer, name: string): { readonly json: Buffer; readonly count: number } | undefined {
+  const mark = `"${name}":[`
+  const start = json.indexOf(mark) + mark.length
+  const end = json.lastIndexOf(']')
+  const step = json.indexOf('},{', start) - start + 2
+  const count = (end - start + 1) / step
+  if (start < mark.length || step <= 2 || !Number.isInteger(count) || count < 2) return undefined
+  if (json.compare(json, start, end - step, start + step, end) !== 0) return undefined
+  return { json: Buffer.concat([json.subarray(0, start + step - 1), json.subarray(end)]), count }
 }
 
 const isNothing = (value: unknown) => !value || (typeof value === 'object' && Object.keys(value).length === 0)
