@@ -251,12 +251,9 @@ export class Decider extends KeyedDecider<Limiter> {
     return this.limiter.keys
   }
 
-  /**
-   * Returns the current time, in whole microseconds, which a record can hold exactly. Also makes windows follow the wall
-   * clock.
-   */
+  /** Returns the current time. Also makes windows follow the wall clock. */
   #present(): number {
-    const now = Math.floor(this.#clock.now() * 1000) / 1000
+    const now = this.#clock.now()
     // If the wall clock was set back, aligned windows restart. They would otherwise last until the old time returns.
     if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
     return now

@@ -50,7 +50,7 @@ export type SeeDecisions = (
 ) => void
 
 export interface ClockDecisions {
-  /** The time of the last decisions, in whole microseconds. Undefined if not only windows on the clock decided. */
+  /** The time of the last decisions. Undefined if not only windows on the clock decided. */
   readonly decidedByClockAt: number | undefined
   readonly wall: WallTime | undefined
 }

@@ -1,6 +1,6 @@
 import type { Turn } from './budget.js'
 
-export const ROW_BYTES = 4 + 3 * 2
+export const ROW_BYTES = 8 + 3 * 2
 /** The largest count that a row can hold. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
@@ -8,22 +8,20 @@ const FIRST_ROWS = 256
 const ROWS_AT_ONCE = 10_000
 
 /**
- * Receives a row. `at`: in milliseconds by the clock of the decisions, in whole microseconds. `row`: the number of earlier
- * rows, including dropped rows.
+ * Receives a row. `at`: in milliseconds by the clock of the decisions, exactly as they had it. `row`: the number of
+ * earlier rows, including dropped rows.
  */
 export type SeeRow = (at: number, key: number, offered: number, passed: number, row: number) => void
 
 /** Rows of counts by time and key, stored in columns, oldest first. The columns grow up to a maximum number of rows. */
 export class CountRing {
   #most: number
-  #times: Uint32Array
+  #times: Float64Array
   #keys: Uint16Array
   #offered: Uint16Array
   #passed: Uint16Array
   #first = 0
   #length = 0
-  /** The times of rows are relative to this time. All are in microseconds. */
-  #base = 0
   /** Rows before this time were dropped to make room. */
   droppedUntil = Number.NEGATIVE_INFINITY
   /** Increases when rows change or move, but not when rows are added or the first rows are dropped. */
@@ -33,7 +31,7 @@ export class CountRing {
   constructor(most: number) {
     this.#most = most
     const rows = Math.min(most, FIRST_ROWS)
-    this.#times = new Uint32Array(rows)
+    this.#times = new Float64Array(rows)
     this.#keys = new Uint16Array(rows)
     this.#offered = new Uint16Array(rows)
     this.#passed = new Uint16Array(rows)
@@ -58,15 +56,8 @@ export class CountRing {
   }
 
   add(at: number, key: number, offered: number, passed: number): void {
-    const time = Math.round(at * 1000)
-    if (this.#length === 0) this.#base = time
-    if (time - this.#base > 0xffffffff) this.#rebase()
     if (this.#length === this.#times.length) this.#resize(Math.min(this.#most, this.#length * 2))
-    const row = this.#row(this.#length++)
-    this.#times[row] = time - this.#base
-    this.#keys[row] = key
-    this.#offered[row] = offered
-    this.#passed[row] = passed
+    this.#set(at, key, offered, passed)
   }
 
   #row(n: number): number {
@@ -74,15 +65,8 @@ export class CountRing {
     return row < this.#times.length ? row : row - this.#times.length
   }
 
-  /** Moves the base to the time of the oldest row, so that the offsets of newer times fit into the column. */
-  #rebase(): void {
-    const by = this.#times[this.#first]!
-    this.#base += by
-    for (let n = 0; n < this.#length; n++) this.#times[this.#row(n)]! -= by
-  }
-
   #resize(rows: number): void {
-    const turned = <T extends Uint32Array | Uint16Array>(column: T): T => {
+    const turned = <T extends Float64Array | Uint16Array>(column: T): T => {
       const other = new (column.constructor as new (length: number) => T)(rows)
       const toEnd = Math.min(this.#length, column.length - this.#first)
       other.set(column.subarray(this.#first, this.#first + toEnd))
@@ -97,7 +81,7 @@ export class CountRing {
   }
 
   #at(n: number): number {
-    return (this.#base + this.#times[this.#row(n)]!) / 1000
+    return this.#times[this.#row(n)]!
   }
 
   dropFirst(rows: number): void {
@@ -134,7 +118,6 @@ export class CountRing {
     const passed = new Float64Array(keys)
     const touched: number[] = []
     const length = this.#length
-    const base = this.#base
     let at = Number.NaN
     const write = () => {
       for (const key of touched) {
@@ -146,13 +129,10 @@ export class CountRing {
       touched.length = 0
     }
     this.#length = 0
-    const step = stepMs * 1000
-    this.#base = base - (base % step)
-    const shift = base - this.#base
     for (let n = 0; n < length; n++) {
       const row = this.#row(n)
-      const time = this.#times[row]! + shift
-      const start = time - (time % step)
+      const time = this.#times[row]!
+      const start = time - (time % stepMs)
       // `write` overwrites no unread rows, because it never writes more rows than were read.
       if (start !== at) write()
       at = start
@@ -189,10 +169,10 @@ export class CountRing {
   }
 
   read(see: SeeRow, from = 0, to = this.#length): void {
-    const [times, keys, offered, passed, base] = [this.#times, this.#keys, this.#offered, this.#passed, this.#base]
+    const [times, keys, offered, passed] = [this.#times, this.#keys, this.#offered, this.#passed]
     for (let n = from; n < to; n++) {
       const row = this.#row(n)
-      see((base + times[row]!) / 1000, keys[row]!, offered[row]!, passed[row]!, this.dropped + n)
+      see(times[row]!, keys[row]!, offered[row]!, passed[row]!, this.dropped + n)
     }
   }
 }
