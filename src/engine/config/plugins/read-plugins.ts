@@ -74,8 +74,8 @@ function added(
     const path = [...at, i]
     if (seen.has(plugin)) continue
     seen.add(plugin)
-    if (plugin.problem !== undefined) problems.add(node, path, withVariable(node, plugin.problem))
-    if (plugin.warning !== undefined) warnings.add(node, path, withVariable(node, plugin.warning))
+    if (plugin.problem !== undefined) problems.add(node, path, withVariable(node, plugin.problem, true))
+    if (plugin.warning !== undefined) warnings.add(node, path, withVariable(node, plugin.warning, true))
     for (const definition of plugin.components) {
       const { kind, type } = definition
       const other = all.find(known => known.kind === kind && known.type === type)

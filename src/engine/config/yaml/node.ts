@@ -141,12 +141,12 @@ export function placeText({ source, offset }: ConfigPlace): string {
 }
 
 /**
- * If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`, also
- * where the message has the value as an absolute path.
+ * If the value of `node` is from the environment, replaces it in the message with its reference, such as `${NAME}`.
+ * `areHidden`: also the absolute paths of the value.
  */
-export function withVariable(node: ConfigNode, message: string): string {
+export function withVariable(node: ConfigNode, message: string, areHidden = false): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   const { value, environment, source } = node
-  const texts = [resolve(dirname(source.file), value), resolve(value), value]
-  return texts.reduce((shown, one) => shown.replaceAll(one, environment.text), message)
+  const paths = areHidden ? [resolve(dirname(source.file), value), resolve(value)] : []
+  return [...paths, value].reduce((shown, one) => shown.replaceAll(one, environment.text), message)
 }

@@ -13,7 +13,7 @@ import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
 import { counted } from '../../../lib/units.js'
 import type { Counted } from './key-counts.js'
 import { QuestionError } from './question-error.js'
-import type { WhatIfOutcome } from './what-if.js'
+import type { Tried, WhatIfOutcome } from './what-if.js'
 
 /** The options that the user wants to try in place of the throttle's options, as typed. */
 export interface Asked {
@@ -24,12 +24,7 @@ export interface Asked {
   readonly exclude?: string | undefined
 }
 
-export interface Question {
-  readonly limits: readonly Limit[]
-  /** The limits that the throttle has, except limits on bytes. Undefined: with another key, or without any. */
-  readonly own: readonly Limit[] | undefined
-  /** By how much the limit changes. Undefined: the window, the mode or the key is another one, too. */
-  readonly change: number | undefined
+export interface Question extends Tried {
   /** The key's fields; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined

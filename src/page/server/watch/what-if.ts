@@ -5,7 +5,6 @@ import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
 import type { Turn } from './budget.js'
 import { DEFAULT, REST, type RecentKeyCounts, type Start } from './key-counts.js'
-import type { Question } from './question.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
@@ -56,7 +55,13 @@ export async function replay(counts: RecentKeyCounts, tried: Tried, now: number,
   }
 }
 
-type Tried = Pick<Question, 'limits' | 'own' | 'change'>
+export interface Tried {
+  readonly limits: readonly Limit[]
+  /** The limits that the throttle has, except limits on bytes. Undefined: with another key, or without any. */
+  readonly own: readonly Limit[] | undefined
+  /** By how much the limit changes. Undefined: the window, the mode or the key is another one, too. */
+  readonly change: number | undefined
+}
 
 /** The windows of some limits, which decide on events of a key that arrive together. */
 class Windowed {
