@@ -26,7 +26,10 @@ const PLACES_PER_KEY = 4
 const KEYS_PART = 4
 /** An odd number near the golden ratio times 2 ** 32. Multiplying by it spreads similar numbers over all places. */
 const GOLDEN = 0x9e3779b1
-/** In a busy second: the maximum number of events counted per batch. */
+/**
+ * In a busy second: about how many events of a batch are inspected. They are spread over the batch and represent it, so
+ * that a batch of one key counts for this key alone. Only smaller batches are skipped in pauses.
+ */
 const LOOKED = 200
 /** `reads`: maximum number of keys read per batch. Applies only if the throttle knows the buckets of the events. */
 interface Pace {
@@ -146,20 +149,25 @@ export class RecentKeyCounts {
    * For the step that began at `#at` and is `#stepMs` long. `#offered`: number of events of each key. `#lost`: how many
    * of these events did not pass. `#counted`: the keys that have events.
    */
-  #offered = new Uint32Array(0)
-  #lost = new Uint32Array(0)
+  #offered = new Float64Array(0)
+  #lost = new Float64Array(0)
   readonly #counted: number[] = []
   #at = 0
   #stepMs = 1
   /**
-   * Events inspected in the current step, events decided before this step, and events decided before the current
-   * second.
+   * In the current step: events inspected, events that they represent in their batches, and other events, such as those
+   * of skipped batches.
    */
-  #looked = 0
-  #beforeStep: number
+  #inspected = 0
+  #represented = 0
+  #others = 0
+  /** Events decided after the last batch that was seen, and before the current second. */
+  #decided: number
   #beforeSecond: number
   #secondAt: number
   #pace = EVERY_BATCH
+  /** Whether the last batch was large. */
+  #isLarge = false
   /** When counting began. */
   readonly #from: number
   /** The wall clock minus the clock of the decisions, as the throttle knows it. */
@@ -189,7 +197,7 @@ export class RecentKeyCounts {
     this.offsetMs = clock.wall() - clock.now()
     this.#from = this.#secondAt = clock.now()
     this.#began = { row: 0, at: Number.NEGATIVE_INFINITY }
-    this.#beforeStep = this.#beforeSecond = decided()
+    this.#decided = this.#beforeSecond = decided()
     this.#ring = new CountRing(this.#rows)
     this.#resize()
   }
@@ -206,8 +214,8 @@ export class RecentKeyCounts {
     const size = this.#mostKeys + FIRST
     this.#weights = resized(this.#weights, size)
     this.#lastAt = resized(this.#lastAt, size)
-    this.#offered = new Uint32Array(size)
-    this.#lost = new Uint32Array(size)
+    this.#offered = new Float64Array(size)
+    this.#lost = new Float64Array(size)
     const bits = Math.ceil(Math.log2(size))
     this.#candidates = { hashes: new Int32Array(2 ** bits), counts: new Float64Array(2 ** bits) }
     const places = PLACES_PER_KEY * 2 ** bits
@@ -231,7 +239,7 @@ export class RecentKeyCounts {
     return (
       this.#ring.used +
       table +
-      this.#weights.length * (2 * 8 + 2 * 4) +
+      this.#weights.length * 4 * 8 +
       this.#ids.length * 6 +
       this.#candidates.hashes.length * 12 +
       this.#starts.reduce((sum, { levels }) => sum + levels!.byteLength, 0)
@@ -240,7 +248,7 @@ export class RecentKeyCounts {
 
   /** How long the caller may skip batches, in milliseconds. */
   get pauseMs(): number {
-    return this.#pace.pauseMs
+    return this.#isLarge ? 0 : this.#pace.pauseMs
   }
 
   /** Counts the decisions about a batch. Must be called for each batch, except during pauses of `pauseMs`. */
@@ -257,7 +265,9 @@ export class RecentKeyCounts {
     if (decider?.wall) this.offsetMs = decider.wall.offsetMs
     const before = decided()
     const { length } = batch
+    if (this.#pace !== EVERY_BATCH) this.#others += before - this.#decided
     this.#pace = this.#paceAt(now, before, batch)
+    this.#isLarge = length >= LOOKED
     const isBusy = this.#pace !== EVERY_BATCH
     const stepMs = STEPS[isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
     // If the step has become longer, the rounded time may be before `#at`.
@@ -267,17 +277,17 @@ export class RecentKeyCounts {
     this.#stepMs = stepMs
     const isChoice = now - this.#choiceAt >= CHOICE_MS
     if (isChoice) this.#choose(now)
-    if (!isBusy) this.#beforeStep = before - this.#looked
+    if (!isBusy) this.#others = 0
     this.#fineRows[0]! += Math.min(length, this.size)
-    const most = isBusy ? LOOKED : length
-    const from = length > most ? before % (length - most) : 0
-    const to = Math.min(length, from + most)
+    const stride = isBusy ? Math.ceil(length / LOOKED) : 1
     const known = this.#options.key ? undefined : buckets
     if (known && known.owner !== this.#owner) {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#count(batch, decisions, known?.ids, from, to, known ? this.#pace.reads : length)
+    const represented = this.#count(batch, decisions, known?.ids, stride, known ? this.#pace.reads : length)
+    this.#represented += represented
+    this.#decided = before + represented
     if (isChoice && !isBusy && decidedAt !== undefined) this.#noteLevels(now)
   }
 
@@ -287,7 +297,7 @@ export class RecentKeyCounts {
     const events = before - this.#beforeSecond
     const rate = since < 1000 ? events + length : Math.max((events * 1000) / since, length)
     const pace = isBacklog && rate > LARGE_BACKLOG ? VERY_BUSY : this.#paceOf(rate)
-    if (since < 1000) return pace.pauseMs > this.pauseMs ? pace : this.#pace
+    if (since < 1000) return pace.pauseMs > this.#pace.pauseMs ? pace : this.#pace
     this.#secondAt = now
     this.#beforeSecond = before
     return pace
@@ -300,41 +310,46 @@ export class RecentKeyCounts {
   }
 
   /**
-   * Counts the events [from, to), but stops when `reads` keys have been read. `bucketOf`: the bucket of each event. The
-   * bucket is unknown if its number is negative or `bucketOf` is undefined.
+   * Counts one event of each `stride`, but stops when `reads` keys have been read. `bucketOf`: the bucket of each event.
+   * The bucket is unknown if its number is negative or `bucketOf` is undefined. Returns how many decisions the counts
+   * represent.
    */
   #count(
     batch: EventBatch,
     decisions: Uint8Array,
     bucketOf: Int32Array | undefined,
-    from: number,
-    to: number,
+    stride: number,
     reads: number,
-  ): void {
+  ): number {
     const { exclude } = this.#options
-    let i = from
-    let waiting = 0
-    for (; i < to; i++) {
+    const { length } = batch
+    let inspected = 0
+    // The middle of each stride, so that neither end of the batch counts more.
+    for (let i = stride >> 1; i < length; i += stride) {
       const decision = decisions[i]!
-      if (decision === WAITS) waiting++
-      if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
-      const bucket = bucketOf ? bucketOf[i]! : -1
-      // Spreads bucket numbers. With rules, these numbers are multiples of a power of two.
-      const place = Math.imul(bucket, GOLDEN) >>> this.#shift
-      let id = this.#ids[place]!
-      if (bucket < 0 || this.#buckets[place] !== bucket) {
-        if (reads-- === 0) break
-        id = this.#idOf(batch, i)
-        if (bucket >= 0 && id !== REST) {
-          this.#buckets[place] = bucket
-          this.#ids[place] = id
+      if (decision === WAITS) continue
+      if (exclude ? !exclude(batch, i) : isCounted(decision)) {
+        const bucket = bucketOf ? bucketOf[i]! : -1
+        // Spreads bucket numbers. With rules, these numbers are multiples of a power of two.
+        const place = Math.imul(bucket, GOLDEN) >>> this.#shift
+        let id = this.#ids[place]!
+        if (bucket < 0 || this.#buckets[place] !== bucket) {
+          if (reads-- === 0) break
+          id = this.#idOf(batch, i)
+          if (bucket >= 0 && id !== REST) {
+            this.#buckets[place] = bucket
+            this.#ids[place] = id
+          }
         }
+        if (this.#offered[id] === 0) this.#counted.push(id)
+        this.#offered[id]! += stride
+        if (decision > DISCARD) this.#otherUntil = this.#at
+        if (isLost(decision)) this.#lost[id]! += stride
       }
-      if (this.#offered[id]!++ === 0) this.#counted.push(id)
-      if (decision > DISCARD) this.#otherUntil = this.#at
-      if (isLost(decision)) this.#lost[id]!++
+      inspected++
     }
-    this.#looked += i - from - waiting
+    this.#inspected += inspected
+    return inspected * stride
   }
 
   #idOf(batch: EventBatch, i: number): number {
@@ -427,10 +442,10 @@ export class RecentKeyCounts {
   /** Moves the counts to the ring. Scales the counts of the inspected events up to all events. */
   flush(): void {
     this.#ring.dropBefore(this.#at - KEPT_MS)
-    if (this.#looked === 0) return
-    const decided = this.#options.decided()
-    const part = Math.max(1, (decided - this.#beforeStep) / this.#looked)
-    if (part > 1) this.#sampled = since(this.#sampled, this.#at, Math.ceil(part))
+    if (this.#inspected === 0) return
+    const all = Math.max(this.#inspected, this.#represented + this.#others)
+    const part = all / this.#represented
+    if (all > this.#inspected) this.#sampled = since(this.#sampled, this.#at, Math.ceil(all / this.#inspected))
     if (this.#stepMs > 1) this.#coarse = since(this.#coarse, this.#at, this.#stepMs)
     for (const id of this.#counted) {
       const [offered, lost] = [this.#offered[id]!, this.#lost[id]!]
@@ -441,8 +456,7 @@ export class RecentKeyCounts {
       this.#add(id, Math.round((offered - lost) * part), Math.round(lost * part))
     }
     this.#counted.length = 0
-    this.#beforeStep = decided
-    this.#looked = 0
+    this.#inspected = this.#represented = this.#others = 0
   }
 
   #add(id: number, passed: number, others: number): void {

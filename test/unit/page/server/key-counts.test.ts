@@ -114,24 +114,50 @@ t.test('a key that comes again after its place was lost is counted as another on
 
 t.test('a second with more than 2,000 events of a backlog is very busy', async t => {
   for (const [events, isBacklog, pauseMs] of [
-    [1000, true, 0],
-    [1001, true, 100],
-    [1001, false, 0],
-    [10_001, false, 50],
-    [100_001, false, 100],
+    [900, true, 0],
+    [1100, true, 100],
+    [1100, false, 0],
+    [11_000, false, 50],
+    [110_000, false, 100],
   ] as const) {
     const { counts, key, wanted, decided } = counting(1e6, { busy: 20_000 })
     const batch = batchOf(
-      Array.from({ length: events }, () => ({ app: 'a' })),
+      Array.from({ length: 77 }, () => ({ app: 'a' })),
       { wanted, isBacklog },
     )
-    for (let n = 0; n < 2; n++) {
-      counts.see(batch, new Uint8Array(events).fill(PASS), key)
-      decided.before += events
+    for (let n = 0; n < (2 * events) / batch.length; n++) {
+      counts.see(batch, new Uint8Array(batch.length).fill(PASS), key)
+      // As if it had skipped others.
+      decided.before += n === 1 ? batch.length * 2 : batch.length
     }
     t.equal(counts.pauseMs, pauseMs, `2 x ${events}`)
-    t.equal(counts.counted().oneIn > 1, pauseMs > 0)
+    counts.see(batchOf(new Array(200).fill({ app: 'a' }), { wanted, isBacklog }), new Uint8Array(200).fill(PASS), key)
+    t.equal(counts.pauseMs, 0, 'a large batch is never skipped')
   }
+})
+
+t.test('in a burst, large batches of one key count for this key alone', async t => {
+  const { counts, sums, time, key, wanted, decided } = counting(1e6, { busy: 20_000 })
+  const sent = { billing: 900, checkout: 8000, cart: 1500, search: 1201 }
+  for (const [app, events] of Object.entries(sent)) {
+    for (let left = events; left > 0; left -= 2500) {
+      const length = Math.min(left, 2500)
+      const batch = batchOf(new Array(length).fill({ app }), { wanted, isBacklog: true })
+      const decisions = new Uint8Array(length).fill(DISCARD)
+      decisions.fill(PASS, 0, length / 2)
+      counts.see(batch, decisions, key)
+      decided.before += length
+      await time.advance(20)
+    }
+  }
+  const found = sums()
+  for (const [app, events] of Object.entries(sent)) {
+    const [offered, passed] = found.get(app)!
+    t.ok(Math.abs(offered - events) <= 20, `${app}: ${offered} of ${events}`)
+    t.ok(Math.abs(passed - events / 2) <= 40, `${app}: ${passed} passed`)
+  }
+  const all = [...found.values()].reduce((sum, [n]) => sum + n, 0)
+  t.ok(Math.abs(all - decided.before) <= 40, `${all} of ${decided.before}`)
 })
 
 t.test('in a busy second some events are counted, which represent all', async t => {
