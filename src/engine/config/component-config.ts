@@ -186,7 +186,9 @@ export class ComponentReader {
     const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
     const meant = type === undefined ? '' : this.#explainer.suggestion(type, types)
     if (type !== undefined && !other && meant === '' && !this.#hasAll) return undefined
-    const instead = type === undefined ? undefined : insteadOf(kind, type)
+    // In another case, the name of a type is a typing error.
+    const isKnown = type === undefined || types.includes(type.toLowerCase())
+    const instead = isKnown ? undefined : insteadOf(kind, type)
     if (instead !== undefined) {
       this.#problems.add(value, path, instead)
       return undefined

@@ -77,8 +77,6 @@ const WANTED = new Set(
     ' ',
   ),
 )
-/** Destinations that exist in Sluice. If one is misspelled, the check of types suggests it. */
-const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
 /** The destination to use in Sluice, by its name in other programs. */
 const INSTEAD: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
@@ -115,7 +113,7 @@ export function insteadOf(kind: Kind, type: string): string | undefined {
   const instead = isSource ? SOURCES : INSTEAD
   if (kind === 'processor') return undefined
   if (Object.hasOwn(instead, name)) return `${isSource ? `there is no source ${type} yet: ` : ''}use ${instead[name]}`
-  if ((!isSource && KNOWN.has(name)) || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
+  if (!WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
   const [own, verb] = isSource
     ? ['http', `let a program with an input for ${type} send lines of JSON to it`]
     : ['otlp', `send to a program with an output for ${type}`]

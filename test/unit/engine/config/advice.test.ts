@@ -391,6 +391,7 @@ t.test('a source that there is not yet: what the advice says, holds', t => {
     const [first, ...more] = use!.split(/ with | and /)
     t.same(problemsOf(text([`${first}${options[first!] ?? ''}`, ...more].join(', '))), [], message)
   }
+  for (const type of ['TCP', 'Tcp']) t.match(problemsOf(text(type))[0]!.message, `not "${type}"; did you mean "tcp"?`)
   t.match(problemsOf(text('blackhole'))[0], { message: /belongs under destinations$/ })
   t.end()
 })
@@ -399,9 +400,10 @@ t.test('a destination that there is not yet, and a key that is a template', t =>
   const text = (type: string, key: string) =>
     `sources: { in: { type: stdin } }\nprocessors: { l: { type: throttle, inputs: [in], limit: 1, window: 1s, key_field: '${key}' } }\ndestinations: { out: { type: ${type}, inputs: [l] } }\n`
   const messages = (type: string, key: string) => problemsOf(text(type, key)).map(({ message }) => message)
-  for (const type of ['opensearch', 'OpenSearch', 'Elasticsearch', 'es'])
+  for (const type of ['opensearch', 'OpenSearch', 'Elastic', 'es'])
     t.match(messages(type, '.app'), [/^use elasticsearch, which sends to OpenSearch, too/], type)
-  t.match(messages('Loki', '.app'), [/did you mean "loki"/])
+  for (const type of ['Loki', 'Elasticsearch', 'OTLP'])
+    t.match(messages(type, '.app'), [`did you mean "${type.toLowerCase()}"`])
   for (const type of ['nats', 'syslog', 'tcp', 'udp'])
     t.match(messages(type, '.app'), [
       `there is no destination ${type} yet: use otlp, and send to a program with an output`,
