@@ -20,10 +20,14 @@ export function placeTemplates(
     for (const [key, { value }] of node.entries) placeTemplates(value, [...path, key], schema, problems, base)
   } else if (node.kind === 'list') {
     for (const [i, item] of node.items.entries()) placeTemplates(item, [...path, i], schema, problems, base)
-  } else if (node.template && !node.broken) {
-    const { text, field } = node.template
+  } else if (node.template) {
+    const { text, field, unset } = node.template
     const schemas = path.slice(base.length).reduce(within, [schema])
-    if (schemas.flatMap(variants).some(isTemplate)) node.value = text
+    const isForEach = schemas.flatMap(variants).some(isTemplate)
+    if (node.broken) {
+      if (isForEach && unset !== undefined)
+        problems.add(node, path, `if ${unset} is a field of the event, write \${.${unset}}`)
+    } else if (isForEach) node.value = text
     else if (field !== undefined) {
       const message = `${field} stands for the value of a field, but this option is the same for all events; write $\${ for "\${" itself`
       problems.add(node, path, message)

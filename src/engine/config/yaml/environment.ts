@@ -30,6 +30,8 @@ export interface TemplateText {
   readonly text: string
   /** The first reference to a field, as in `${.app}`, or undefined. */
   readonly field: string | undefined
+  /** The first variable that is not set, if a field probably has its name. */
+  readonly unset: string | undefined
 }
 
 /** Replaces the references in `text`. Undefined if `text` has no references. `$${` stands for a literal `${`. */
@@ -41,6 +43,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
   let value = ''
   let template = ''
   let field: string | undefined
+  let unset: string | undefined
   let from = 0
   let whole = false
   for (; at !== -1; at = text.indexOf('${', from)) {
@@ -74,6 +77,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
         `the secret ${name.slice(SECRET.length)} is not available here; a daemon finds the secrets of published pipelines by its option managed.secrets`,
       )
     } else if (found === undefined) {
+      if (/[a-z]/.test(name)) unset ??= name
       faults.push(`the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`)
     }
     value += text.slice(from, at) + (found ?? '')
@@ -88,7 +92,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
     values,
     whole,
     faults: [...new Set(faults)],
-    template: { text: template + rest, field },
+    template: { text: template + rest, field, unset },
   }
 }
 

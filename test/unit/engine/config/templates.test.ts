@@ -71,6 +71,14 @@ t.test('where no template is, a field is an error at its place, and so is what i
   t.same(problems('name: x', 'steps: [{ note: "${.b:-c}" }]'), [
     `c.yaml:8:21: processors.lab.steps[0].note: \${.b:-c} ${same}`,
   ])
+  const unset = (name: string) =>
+    `the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`
+  t.same(problems('name: ${app}'), [
+    `c.yaml:7:11: processors.lab.name: ${unset('app')}`,
+    'c.yaml:7:11: processors.lab.name: if app is a field of the event, write ${.app}',
+  ])
+  t.same(problems('name: ${APP_NAME}'), [`c.yaml:7:11: processors.lab.name: ${unset('APP_NAME')}`])
+  t.same(problems('name: x', 'plain: ${app}'), [`c.yaml:8:12: processors.lab.plain: ${unset('app')}`])
   t.match(problems('name: "${.a b}"'), [/^c.yaml:7:11: processors.lab.name: expected "}" or ":-" .* \(column 5 of the/])
 })
 
