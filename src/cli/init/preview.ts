@@ -55,7 +55,7 @@ export async function preview(
   const table = { by_key: by_key.slice(0, SHOWN_APPS), others: null, more_keys: false }
   if (all > 0) shown.push('', `Of the newest ${number(all)} lines, the limit would have discarded ${share}:`)
   if (all > 0) shown.push(...keyTable(table, { columns, colour: false }))
-  const without = `Not counted, because the lines have no time: ${uncounted.join(', ')}`
+  const without = `Not counted, because no time was found in the fields of the events: ${uncounted.join(', ')}. If the lines have a time, a processor of type parse can put it into .timestamp`
   if (uncounted.length > 0) shown.push(...wrap(without, columns, '  '))
   return shown
 }
