@@ -26,7 +26,7 @@ import { printableJson, printableText } from '../../../lib/printable.js'
 import { systemClock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { type AskDaemon, type LiveBucketState, liveBucket } from './live.js'
-import { type Past, pastLines, pastOf } from './past.js'
+import { nowLine, type Past, pastLines, pastOf } from './past.js'
 import { type ExplainProcessor, explainerOf, type ProcessorStep } from './processor.js'
 
 export interface ExplainOptions {
@@ -84,6 +84,8 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   if (options.json) io.stdout.write(`${printableJson(jsonText(document(source, event, steps, past), 2))}\n`)
   else {
     const then = past ? pastLines(past).map(line => `  ${line}`) : []
+    const hasRoom = steps.some(({ bucket, outcome }) => bucket?.discarded_last_hour && outcome !== 'discarded')
+    if (hasRoom && !past?.events.length) then.push(`  ${nowLine(config.statusPage !== undefined)}`)
     const text = printableText([...head(source, event), ...then, ...steps.flatMap(lines)].join('\n'))
     const { isTTY, columns = 80 } = io.stdout
     const shown = isTTY

@@ -47,6 +47,10 @@ export function pastLines({ events, more, looked_at }: Past): string[] {
   return rest > 0 ? [...lines, `then: ${rest}${more ? ' or more' : ''} older events like this one`] : lines
 }
 
+/** Tells that the decision is about now, although earlier events of the bucket were discarded. `hasPage`: see AskPast. */
+export const nowLine = (hasPage: boolean): string =>
+  `now: what follows is decided for now; why earlier events were discarded is ${hasPage ? 'not known any more' : 'known only with a status_page'}`
+
 /** Omits a time that equals the time of the previous step. */
 function stepsText(steps: readonly EventStep[]): string {
   const times = steps.map(({ at }) => timeOf(at))

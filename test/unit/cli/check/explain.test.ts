@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { explain, explainIn } from '../../../../src/cli/check/explain/explain.js'
+import type { AskDaemon } from '../../../../src/cli/check/explain/live.js'
 import { explainerOf } from '../../../../src/cli/check/explain/processor.js'
 import { components } from '../../../../src/components/list.js'
 import { defineProcessor } from '../../../../src/core/component.js'
@@ -43,19 +44,36 @@ interface Ran {
 async function run(
   t: Test,
   event: string,
-  more: { source?: string; json?: boolean; stdin?: string } = {},
+  more: { source?: string; json?: boolean; stdin?: string; ask?: AskDaemon } = {},
 ): Promise<Ran> {
   const config = join(t.testdirName, 'sluice.yaml')
   const out = { stdout: '', stderr: '' }
   const to = (name: 'stdout' | 'stderr') => ({ write: (text: string) => (out[name] += text) })
   const io = { stdin: Readable.from([more.stdin ?? '']), stdout: to('stdout'), stderr: to('stderr'), env: {} }
-  const code = await explain({ config, event, source: more.source, json: more.json ?? false }, io as unknown as Io)
+  const code = await explain(
+    { config, event, source: more.source, json: more.json ?? false, ask: more.ask },
+    io as unknown as Io,
+  )
   return { code, ...out }
 }
 
 t.test('every destination can be explained', async t => {
   for (const { kind, type, explains } of components)
     if (kind === 'destination') t.ok((await explains?.())?.explain, `${kind} ${type}`)
+})
+
+t.test('if the bucket has room again, the decision is about now', async t => {
+  testFolder(t, { 'sluice.yaml': CONFIG })
+  const bucket = { key: 'cart', limit: 2, used: 0, window_ms: 10_000, discarded_to: [], is_exact: true }
+  const live = async (discarded: number, used = 0) => {
+    const state = { ...bucket, used, discarded_last_hour: discarded, discarded_since: '2026-11-30T10:00:00.000Z' }
+    const ask: AskDaemon = { bucket: async () => state, problems: async () => new Map(), past: async () => undefined }
+    return (await run(t, '{"app":"cart","level":"error"}', { ask })).stdout
+  }
+  const now = /^ {2}now: what follows is decided for now; .* is known only with a status_page$/m
+  t.match(await live(5), now)
+  t.notMatch(await live(0), now, 'nothing was discarded')
+  t.notMatch(await live(5, 2), now, 'the event would be discarded')
 })
 
 t.test('every component in order, with every decision', async t => {
