@@ -178,21 +178,31 @@ t.test(
       [],
       [{ key: 'web', passed: 1, discarded: 0 }],
     ]
+    const long = { key: 'an-app-with-a-long-name', passed: 2, discarded: 1280 }
     const reads = [5374, 5374, 5375]
     const counts = {
       watch: () => ({ end: () => ({ exact: true, keys: turns.shift() ?? [] }) }),
       read: () => reads.shift() ?? 5375,
     }
-    const about = { apps: ['web', 'checkout', 'batch'], limit: 20, log: 'a-very-long-name.log' }
+    const about = { apps: ['web', 'checkout', 'batch'], limit: 20, log: 'a-very-long-name.log', isCut: true }
     const view = new LiveView(about, counts)
     const lines = ['14:03:12', '14:03:13', '14:03:14'].map(time => view.next(time)).join('')
     const expected = `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
-14:03:12      8         0     20       5,374  1,280 of batch
+14:03:12      8         0     20       5,374  partial: 1,280 of batch
 14:03:13      0         0      0           0
 14:03:14      0         0     41           1  in 3 s: 2 of (none), 3 of…
 `
     t.equal(lines, expected)
     t.equal(view.next('14:03:15', true), '', 'nothing is said of nothing')
+    const file = new LiveView(
+      { ...about, isCut: false },
+      { ...counts, watch: () => ({ end: () => ({ exact: true, keys: [long] }) }) },
+    )
+    t.match(file.next('14:03:12'), / {2}partial: 1,280 of an-app-with-a-long-name\n$/, 'a file has the whole name')
+    t.match(file.next('14:03:13'), / {2}1,280 of an-app-with-a-long-name\n$/)
+    t.match(file.next('14:03:14', true), / {2}partial: 1,280 of an-app\S+\n$/)
+    long.discarded = 0
+    t.match(file.next('14:03:14', true), / {2}partial\n$/)
     const outcome = {
       ms: 72_000,
       received: 6731,
@@ -210,7 +220,7 @@ Ended after 1m 12s.
   batch            1,344          61       1,283   over 20 per second
   (none)               3           1           2   over 20 per second
   a-very-lo…       5,375       5,375           0   not limited
-  summaries            2           2           0   of discarded events
+  summaries            2           2           0   events made by the throttle
   together         6,733       5,448       1,285
 
 Delivered: 5,444 events to the service at http://127.0.0.1:41001; 4 were not delivered.
@@ -288,7 +298,9 @@ async function ended(t: Test, running: Running): Promise<Ended> {
   t.equal(await running.exit, 0)
   t.equal(running.stderr, '')
   const { stdout } = running
-  for (const line of stdout.split('\n')) t.ok(line.length <= 80, line)
+  for (const line of stdout.split('\n')) t.ok(line.length <= 80 || /^\d\d:/.test(line), line)
+  const times = [...stdout.matchAll(/^\d\d:\d\d:\d\d(?= {2})/gm)].map(([time]) => time)
+  t.same(times, [...new Set(times)], 'a line for each second')
   const [, text = ''] = /^Ended after .*\n.*\n((?: {2}\S+ +[\d,]+ +[\d,]+ +[\d,]+.*\n)+)/m.exec(stdout) ?? []
   const rows = Object.fromEntries(
     text

@@ -20,8 +20,6 @@ const LEFT =
   /^((sluice|example)\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** Lines are printed this many milliseconds after each full second, because the apps then do not create events. */
 const LATE_MS = 5
-/** The first line comes after this time, not at a full second. */
-const FIRST_MS = 250
 
 export interface QuickstartOptions {
   readonly log: string | undefined
@@ -81,7 +79,7 @@ async function deliver(parts: Parts, io: Io): Promise<number> {
       const began = systemClock.now()
       summary = arrived =>
         view.summary({ ...running.totals(), ms: systemClock.now() - began, url: receiver.url, arrived })
-      const cancel = eachSecond(() => io.stdout.write(view.next(timeText())))
+      const cancel = eachSecond(() => io.stdout.write(view.next(timeText(1000))))
       return async () => {
         cancel()
         io.stdout.write(view.next(timeText(), true))
@@ -113,20 +111,21 @@ function begin({ pipeline, metrics, metricsUrl }: Running, page: string, parts: 
   stdout.write(announce({ page, configPath, apps, rate, limit, log, receiver, metricsUrl }, reader))
   const read = () => metrics.components.get('log')?.received.events ?? 0
   const watch = () => keyedOf(pipeline.taps.processor('limit_apps'))?.watchKeys()
-  return new LiveView({ apps, limit, log: log && printable(basename(log.path)) }, { watch, read })
+  const name = log && printable(basename(log.path))
+  return new LiveView({ apps, limit, log: name, isCut: stdout.isTTY === true }, { watch, read })
 }
 
-/** Local time of day as in 14:03:12. */
-const timeText = () => new Date(systemClock.wall()).toTimeString().slice(0, 8)
+/** Local time of day as in 14:03:12, `agoMs` milliseconds ago. */
+const timeText = (agoMs = 0) => new Date(systemClock.wall() - agoMs).toTimeString().slice(0, 8)
 
-/** Calls `fn` after FIRST_MS, and then after each full second of the clock. The returned function stops the calls. */
+/** Calls `fn` after each full second of the clock. The returned function stops the calls. */
 function eachSecond(fn: () => void): () => void {
   const next = () => after(1000 - (systemClock.wall() % 1000) + LATE_MS, run)
   const run = () => {
     cancel = next()
     fn()
   }
-  let cancel = after(FIRST_MS, run)
+  let cancel = next()
   return () => cancel()
 }
 

@@ -23,6 +23,8 @@ export interface ViewOptions {
   readonly limit: number
   /** The name of the machine's log; undefined: no log is read. */
   readonly log: string | undefined
+  /** Whether long lines are cut, because they are shown on a screen. */
+  readonly isCut: boolean
 }
 
 export interface Counts {
@@ -57,25 +59,31 @@ export class LiveView {
   }
 
   /**
-   * The counts since the last call, as text with a line end. `time` has the form 14:03:12. At the end of the run, empty
-   * if nothing was counted.
+   * The counts since the last call, as text with a line end. `time`: the second of these counts, as in 14:03:12. At the
+   * end of the run, empty if nothing was counted.
    */
   next(time: string, isEnd = false): string {
     const { by, read } = this.#advance()
     if (isEnd && by.size === 0 && read === 0) return ''
-    const { apps, log } = this.#shown
+    const { apps, log, isCut } = this.#shown
     const cells = apps.map(app => padded(number(by.get(app)?.passed ?? 0), app))
     if (log !== undefined) cells.push(number(read).padStart(NAME_WIDTH))
     const why = [...by].filter(([, { discarded }]) => discarded > 0)
-    const text = this.#seconds(by) + why.map(([app, { discarded }]) => `${number(discarded)} of ${app}`).join(', ')
-    const line = `${time}  ${cells.join('  ')}  ${shortened(text, WHY_WIDTH)}`.trimEnd()
+    const isPart = isEnd || this.#lines === 0
+    const lost = why.map(([app, { discarded }]) => `${number(discarded)} of ${app}`).join(', ')
+    const text = [this.#seconds(by, isPart), lost].filter(part => part !== '').join(': ')
+    const line = `${time}  ${cells.join('  ')}  ${isCut ? shortened(text, WHY_WIDTH) : text}`.trimEnd()
     return `${this.#lines++ % HEAD_EVERY === 0 ? this.#head() : ''}${line}\n`
   }
 
-  /** Names the seconds of a line whose events had waited for the destination: an app passes its limit in each. */
-  #seconds(by: ReadonlyMap<string, Sum>): string {
+  /**
+   * Names the seconds of a line whose events had waited for the destination: an app passes its limit in each. The first
+   * and the last line are about a part of a second.
+   */
+  #seconds(by: ReadonlyMap<string, Sum>, isPart: boolean): string {
     const seconds = Math.ceil(Math.max(0, ...[...by.values()].map(({ passed }) => passed)) / this.#shown.limit)
-    return seconds > 1 ? `in ${seconds} s: ` : ''
+    if (seconds > 1) return `in ${seconds} s`
+    return isPart ? 'partial' : ''
   }
 
   #head(): string {
@@ -127,7 +135,9 @@ export class LiveView {
       row('', ['events', 'passed', 'discarded']),
       ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
       ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
-      ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of discarded events')]),
+      ...(emitted === 0
+        ? []
+        : [counted('summaries', { passed: emitted, discarded: 0 }, 'events made by the throttle')]),
       ...(others.passed + others.discarded === 0
         ? []
         : [counted('others', others, undelivered > 0 ? 'under way at the end' : 'in a reload')]),
