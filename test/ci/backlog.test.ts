@@ -286,6 +286,7 @@ t.test('status, top and explain tell how many events wait, since when, for which
   const wait =
     /limit_app: 7 events wait for room \(on_backlog: pace, for 1h 0m at most\): 5 of shop for \d+s, 2 of cart for \d+s/
   t.match(await run('status'), wait)
+  t.match((await command(['status', '--config', daemon.configPath])).stdout, /at most\):\n {2}5 of shop for /)
   t.match(await run('top', '--count', '1', '--interval', '100ms'), wait)
   const { waiting } = JSON.parse(await run('status', '--json'))
   t.match(waiting, [

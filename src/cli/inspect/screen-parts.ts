@@ -63,16 +63,21 @@ const SHOWN_BUCKETS = 3
 
 /** Lines such as `limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most): 800 of cart for 2m 5s`. */
 function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
-  const lines = waiting.map(({ id, events, options, buckets }) => {
+  const lines = waiting.flatMap(({ id, events, options, buckets }) => {
     const shown = buckets.slice(0, SHOWN_BUCKETS).map(({ key, events, since }) => {
       const ago = lasting((wall - Date.parse(since)) / 1000)
       return `${events} of ${key ?? 'the default bucket'} for ${ago}`
     })
     const more = buckets.length > SHOWN_BUCKETS ? ['and others'] : []
     const what = `${id}: ${events} ${events === 1 ? 'event waits' : 'events wait'} for room`
-    return `${what} (${options.join('; ')}): ${[...shown, ...more].join(', ')}`
+    // In a narrow screen, the buckets begin a line, so the number of the first is not torn from its name.
+    const parts = [`${what} (${options.join('; ')}):`, [...shown, ...more].join(', ')].map(printable)
+    const line = parts.join(' ')
+    return displayWidth(line) <= width
+      ? [line]
+      : parts.flatMap((part, i) => wrap(i === 0 ? part : `  ${part}`, width, '  '))
   })
-  return lines.length === 0 ? [] : ['', ...lines.flatMap(line => wrap(printable(line), width, '  '))]
+  return lines.length === 0 ? [] : ['', ...lines]
 }
 
 /** The files with the most unread bytes, and how full the buffers and spools are. At most `most` rows of each. */
