@@ -26,7 +26,7 @@ export const doctor: readonly Case[] = [
     title: 'doctor: what the user of the unit may do, stopped and running, and commands that mend the unit',
     async run(t, machine) {
       const setup = await setUp(t, machine, {
-        options: '  kept: { type: file, inputs: [app], path: /srv/kept/x.ndjson }\n',
+        options: '    buffer: { type: memory }\n  kept: { type: file, inputs: [app], path: /srv/kept/x.ndjson }\n',
       })
       await machine.do('systemctl disable sluice; mkdir -p /srv/kept; chmod 777 /srv/kept')
       const stopped = await findings(machine)
