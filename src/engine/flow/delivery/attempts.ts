@@ -84,6 +84,8 @@ export interface RetryLimits {
 /** The error of a failed attempt, and whether the request is at fault. */
 interface Thrown {
   readonly error: unknown
+  /** When the attempt began, or the last success if that was later. */
+  readonly since: number
   /**
    * With `max_in_flight: auto`: whether this request was refused while others were in flight. It is then not at fault.
    */
@@ -132,6 +134,10 @@ export class Attempts {
   readonly #limit: LogLimit
   /** Requests that the adaptive limit does not allow yet. */
   readonly #queue: (() => void)[] = []
+  /** When an attempt last succeeded. */
+  #workedAt = Number.NEGATIVE_INFINITY
+  /** When the first of the attempts began that have timed out since an attempt last ended otherwise. */
+  #silentSince: number | undefined
   #isLeaving = false
   #isClosed = false
   /** End of the pause requested by the receiver. */
@@ -167,10 +173,11 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  /** The age of the oldest running attempt. */
+  /** The age of the oldest attempt that is running, or that timed out and is being retried. */
   get #unansweredMs(): number {
-    const [lateAt] = this.#running.values()
-    return lateAt === undefined ? 0 : this.#context.clock.now() - (lateAt - this.#context.timeout)
+    const now = this.#context.clock.now()
+    const [lateAt = Infinity] = this.#running.values()
+    return now - Math.min(now, lateAt - this.#context.timeout, this.#silentSince ?? now)
   }
 
   show(metrics: Pick<ComponentMetrics, 'fact' | 'gauge'>): void {
@@ -184,7 +191,7 @@ export class Attempts {
     metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
     metrics.fact({
       name: 'sluice_delivery_unanswered_seconds',
-      help: 'How long the oldest running attempt has waited for its answer; 0 without attempts.',
+      help: 'How long the receiver has not answered, since the oldest attempt began that is running or timed out; 0 without such attempts.',
       read: () => seconds(this.#unansweredMs),
       shown: (unanswered = 0) => unanswered >= LONG_ATTEMPT_S && `no answer for ${lasting(unanswered)}`,
       live: unanswered => ({ unanswered_ms: unanswered >= LONG_ATTEMPT_S ? Math.round(unanswered * 1000) : 0 }),
@@ -265,7 +272,7 @@ export class Attempts {
       if (error) failed(error.reason)
       const { isBeside = false, isAdapting = false } = thrown ?? {}
       if ((error?.failure === 'hold' || error?.failure === 'retry') && !isAdapting)
-        this.#outage.failed(error.message, task.kind)
+        this.#outage.failed(error.message, task.kind, thrown!.since)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // A hold ended after this attempt began, so this error does not start another hold.
@@ -279,6 +286,7 @@ export class Attempts {
         if (!isBeside) counted++
         if (counted >= maxAttempts || clock.now() - since >= maxElapsed) {
           this.#failing.delete(task)
+          if (this.#failing.size === 0) this.#silentSince = undefined
           return exhausted(error, failures)
         }
         if (isAdapting) await this.#wait(task, error, this.#waitMs(error, backoff.next()))
@@ -376,16 +384,21 @@ export class Attempts {
     let pauseMs = 0
     try {
       await task.attempt(signal)
+      this.#workedAt = clock.now()
+      this.#silentSince = undefined
       return undefined
     } catch (thrown) {
       // What the receiver has confirmed stays confirmed, even if the attempt was aborted before the rest was.
       const error = signal.aborted && !isPartial(thrown) ? signal.reason : thrown
+      const since = Math.max(began, this.#workedAt)
+      const isSilent = signal.aborted && error instanceof DeliveryError && error.reason === 'timeout'
+      this.#silentSince = isSilent ? Math.min(since, this.#silentSince ?? since) : undefined
       outcome = task.ignoresLoad ? 'other' : outcomeOf(error)
       const adapts = ended !== undefined && !limit!.isFixed && !task.ignoresLoad
       const isBeside = adapts && limit!.inFlight > 1 && isRefusal(error)
       const isAdapting = isBeside && isFirst && this.#isAdapting(error, began)
       if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = pauseOf(error)
-      return { error, isBeside, isAdapting }
+      return { error, since, isBeside, isAdapting }
     } finally {
       this.#running.delete(controller)
       if (forgetsSignals && !signal.aborted) this.#spare = controller
@@ -625,10 +638,10 @@ class Outage {
     this.isLogged = inherited.isLogged
   }
 
-  failed(error: string, kind: TaskKind): void {
-    const lastAt = this.#clock.now()
-    const { since, count } = this.failures ?? { since: lastAt, count: 0 }
-    this.failures = { since, lastAt, count: count + 1 }
+  /** `began`: if this failure begins an outage, the time when the outage began. */
+  failed(error: string, kind: TaskKind, began: number): void {
+    const { since, count } = this.failures ?? { since: began, count: 0 }
+    this.failures = { since, lastAt: this.#clock.now(), count: count + 1 }
     this.error = error
     if (isBehind(kind, this.#of)) this.#of = kind
     this.#isInherited = false

@@ -6,13 +6,13 @@ import { Attempts, type OutageState } from '../../../../src/engine/flow/delivery
 import { type RequestPool, RequestSlots } from '../../../../src/engine/flow/delivery/request-slots.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 
-function setUp(outage?: OutageState, afterTimers = () => {}, forgetsSignals = false) {
+function setUp(outage?: OutageState, afterTimers = () => {}, forgetsSignals = false, random = () => 0) {
   const time = new ManualTime()
   const logs: Record<string, unknown>[] = []
   const attempts = new Attempts({
     log: pino({ base: null }, { write: line => void logs.push(JSON.parse(line)) }),
     clock: time,
-    random: () => 0,
+    random,
     timeout: 1000,
     retry: { initial: 1000, max: 60_000 },
     changed: async () => false,
@@ -133,6 +133,52 @@ t.test('an answer that arrived while the process was stopped is read, although t
   t.same(logs, [])
   await time.advance(1)
   t.match(logs, [{ reason: 'timeout', error: 'no answer within 1s' }])
+  attempts.close()
+  await settle()
+})
+
+t.test('an outage, and the time without an answer, begin with the first attempt that failed', async t => {
+  const { time, logs, attempts } = setUp(undefined, undefined, undefined, () => 0.5)
+  const counters = new ComponentCounters('out', 'destination', 'fake')
+  attempts.show(counters)
+  const unanswered = () => [...counters.series.get('sluice_delivery_unanswered_seconds')![0]!.read()][0]!.value
+  let answers = true
+  const task = () => ({
+    attempt: (signal: AbortSignal) =>
+      answers
+        ? Promise.resolve()
+        : new Promise<void>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    classify: (error: unknown) => error as DeliveryError,
+    kind: 'events' as const,
+  })
+  await time.advance(500)
+  const began = time.now()
+  answers = false
+  void attempts.persist(task())
+  await time.advance(700)
+  answers = true
+  await attempts.persist(task())
+  answers = false
+  await time.advance(300)
+  t.equal(attempts.outage.failures?.since, began + 700, 'not before another attempt succeeded')
+  t.equal(unanswered(), 0.3)
+  answers = true
+  await time.advance(1000)
+  t.equal(unanswered(), 0)
+  t.match(logs.at(-1), { msg: 'delivery works again', lasted: '800ms', failures: 1 })
+  answers = false
+  const again = time.now()
+  const done = attempts.persist(task())
+  await time.advance(1250)
+  t.equal(attempts.outage.failures?.since, again)
+  t.equal(unanswered(), 1.25, 'also between two attempts')
+  await time.advance(750)
+  t.equal(unanswered(), 2, 'and during the next one')
+  answers = true
+  await time.advance(2500)
+  await done
+  t.equal(unanswered(), 0)
+  t.match(attempts.outage.past, { since: again, until: again + 3500, failures: 2 })
   attempts.close()
   await settle()
 })
