@@ -11,7 +11,7 @@ import { areKept } from '../../engine/flow/dead-letters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { blocksOthers } from '../../engine/run/measure/wait-facts.js'
-import { clockTime, counted, lasting, short } from '../../lib/units.js'
+import { clockTime, counted, short } from '../../lib/units.js'
 import type { Rates } from './rates.js'
 
 export type Named = Pick<ComponentStatus, 'id' | 'kind' | 'type'> & Partial<Pick<ComponentStatus, 'inputs'>>
@@ -91,21 +91,20 @@ function deliveryAdvice(state: string, drops: boolean): string {
   }
 }
 
-/** Text such as `Since 14:01:07 (2m 5s), 12 failed attempts, the last at 14:03:12, the next in 8s.` */
+/** Text such as `Since 14:01:07, 12 failed attempts, the last at 14:03:12, the next at 14:03:20.` */
 function outageDetail(destination: DestinationState, wall: number): string {
   const { since, failures = 0, last_failure, next_attempt, oldest_event } = destination
   const sentences: string[] = []
-  const ago = (time: string) => lasting((wall - Date.parse(time)) / 1000)
   if (since !== undefined) {
-    const parts = [`Since ${clockTime(since, wall)} (${ago(since)}), ${failed(failures)}`]
+    const parts = [`Since ${clockTime(since, wall)}, ${failed(failures)}`]
     if (last_failure !== undefined && failures > 1) parts.push(`the last at ${clockTime(last_failure, wall)}`)
     if (next_attempt !== undefined) {
-      const inMs = Date.parse(next_attempt) - wall
-      parts.push(inMs < 1000 ? 'the next one now' : `the next in ${lasting(inMs / 1000)}`)
+      const isNow = Date.parse(next_attempt) - wall < 1000
+      parts.push(isNow ? 'the next one now' : `the next at ${clockTime(next_attempt, wall)}`)
     }
     sentences.push(`${parts.join(', ')}.`)
   }
-  if (oldest_event !== undefined) sentences.push(`The oldest waiting event is ${ago(oldest_event)} old.`)
+  if (oldest_event !== undefined) sentences.push(`The oldest waiting event is from ${clockTime(oldest_event, wall)}.`)
   return sentences.join(' ')
 }
 

@@ -1,5 +1,5 @@
 import type { Wait } from '../../../core/status-document.js'
-import { clockTime, counted, lasting } from '../../../lib/units.js'
+import { clockTime, counted } from '../../../lib/units.js'
 import type { ComponentConfig } from '../../config/load.js'
 import type { ComponentCounters, ReadSamples } from '../../flow/counters.js'
 
@@ -41,14 +41,15 @@ export function showWaits(
     shown: (count = 0) => count > 0 && `blocks ${counted(count, 'component')}`,
     problem(count, { wall }) {
       const { unanswered_ms: silentMs = 0 } = counters.live
-      const silent = silentMs > 0 ? ` ${id} has waited for an answer for ${lasting(silentMs / 1000)}.` : ''
+      const began = clockTime(new Date(wall - silentMs).toISOString(), wall)
+      const silent = silentMs > 0 ? ` ${id} has waited for an answer since ${began}.` : ''
       const since = waiting()
         .map(wait => wait.since)
         .sort()[0]!
       return {
         gravity: 'undelivered',
         what: `${listed(ids())} ${count === 1 ? 'waits' : 'wait'} for ${id}`,
-        detail: `Since ${clockTime(since, wall)} (${lasting((wall - Date.parse(since)) / 1000)}).${silent}`,
+        detail: `Since ${clockTime(since, wall)}.${silent}`,
         todo: `Correct the cause${room}. Until then, sources do not read on: events that are removed before they are read, for example by log rotation, are lost.`,
       }
     },

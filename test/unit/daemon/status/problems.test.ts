@@ -210,13 +210,10 @@ t.test('an outage: since when, how often, and when it is tried again', async t =
   const clock = (seconds: number) => new Date(wall + seconds * 1000).toTimeString().slice(0, 8)
   t.equal(
     detail({ next_attempt: at(8), oldest_event: at(-130) }),
-    `Since ${clock(-125)} (2m 5s), 12 failed attempts, the last at ${clock(-8)}, the next in 8s. The oldest waiting event is 2m 10s old.`,
+    `Since ${clock(-125)}, 12 failed attempts, the last at ${clock(-8)}, the next at ${clock(8)}. The oldest waiting event is from ${clock(-130)}.`,
   )
-  t.equal(
-    detail({ failures: 1, next_attempt: at(0) }),
-    `Since ${clock(-125)} (2m 5s), 1 failed attempt, the next one now.`,
-  )
-  t.match(detail({ since: at(-3 * 86_400) }), /^Since 2026-11-1\d \d\d:\d\d:\d\d \(72h/)
+  t.equal(detail({ failures: 1, next_attempt: at(0) }), `Since ${clock(-125)}, 1 failed attempt, the next one now.`)
+  t.match(detail({ since: at(-3 * 86_400) }), /^Since 2026-11-1\d \d\d:\d\d:\d\d, 12/)
 
   const after = (sent: number) => {
     const metrics = new Metrics(log)
