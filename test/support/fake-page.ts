@@ -566,7 +566,7 @@ export function failing() {
       {
         component: 'upstream',
         what: `upstream is retrying: ${reason}`,
-        detail: `Since ${clock(125_000)} (2m 5s), 12 failed attempts, the last at ${clock(8000)}, the next in 8s. The oldest waiting event is 2m 4s old.`,
+        detail: `Since ${clock(125_000)}, 12 failed attempts, the last at ${clock(8000)}, the next at ${clock(-8000)}. The oldest waiting event is from ${clock(124_000)}.`,
         todo: 'No events are lost. Check what the error names: the receiver, the network or the disk.',
       },
       {

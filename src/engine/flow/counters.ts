@@ -127,6 +127,8 @@ export interface Histogram {
   readonly counts: number[]
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
+  /** The largest value observed, or 0 if all are negative. */
+  most: number
 }
 
 /**
@@ -318,13 +320,15 @@ export class ComponentCounters implements ComponentMetrics {
         while (i < buckets.length && value > buckets[i]!) i++
         histogram.counts[i]!++
         histogram.sum += value
+        if (value > histogram.most) histogram.most = value
         if (exemplar) histogram.exemplars[i] = { ...exemplar, value }
       },
     }
   }
 
   #newHistogram(name: string, help: string, buckets: readonly number[]): Histogram {
-    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), exemplars: [], sum: 0 }
+    const counts = new Array(buckets.length + 1).fill(0)
+    const histogram: Histogram = { help, buckets, counts, exemplars: [], sum: 0, most: 0 }
     this.histograms.set(name, histogram)
     return histogram
   }

@@ -59,9 +59,9 @@ export class Seconds {
     return { ...NOTHING, ...live, ...(attempts && this.#latency(attempts)) }
   }
 
-  /** The latency of attempts in the last 10 to 20 seconds; undefined if there were no attempts. */
+  /** Upper bounds of the latency of attempts in the last 10 to 20 seconds; undefined if there were no attempts. */
   #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
-    const { buckets, counts } = histogram
+    const { counts } = histogram
     const now = this.#clock.now()
     let marks = this.#marks.get(histogram)
     if (!marks) this.#marks.set(histogram, (marks = { before: [...counts], last: [...counts], at: now }))
@@ -69,18 +69,17 @@ export class Seconds {
     const recent = counts.map((count, i) => count - marks.before[i]!)
     const all = recent.reduce((sum, count) => sum + count, 0)
     if (all === 0) return undefined
-    const ms = (share: number) => Math.round(quantile(buckets, recent, all * share) * 1000)
+    const ms = (share: number) => Math.round(bound(histogram, recent, all * share) * 1000)
     return { p50_ms: ms(0.5), p99_ms: ms(0.99) }
   }
 }
 
-/** Estimates the value that `rank` observations do not exceed, as if observations were spread evenly in a bucket. */
-function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
+/** An upper bound of the value that `rank` observations do not exceed. */
+function bound({ buckets, most }: Histogram, counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {
-    const from = buckets[i - 1] ?? 0
-    if (below + counts[i]! >= rank) return from + ((bound - from) * (rank - below)) / counts[i]!
     below += counts[i]!
+    if (below >= rank) return Math.min(bound, most)
   }
-  return buckets.at(-1)!
+  return most
 }

@@ -129,7 +129,8 @@ export function inexactness(
     hasRest && `events of keys beyond the ${mostKeys} busiest stay as they were`,
     !(byLimit || time_field || scope === 'cluster') &&
       'something else than the limit decided on some events, such as the credit of a source that caught up',
-    unexplained > 0 && `the limit itself, replayed, differs by ${counted(unexplained, 'event')}`,
+    unexplained > 0 &&
+      `computed for the present limit, the numbers are off by ${counted(unexplained, 'event')}; these may be, too`,
     change === undefined && !isWhole && 'events before this time are not known',
     key && 'a sample of at most 2,000 events per second is counted',
     (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',

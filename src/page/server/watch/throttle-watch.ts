@@ -50,7 +50,7 @@ export interface WantedKeys {
 
 export interface ThrottleKey {
   readonly key: string | null
-  /** Events per second, averaged over the last minute. */
+  /** Events per second, averaged over the last minute, or over the time since when events are counted if that is less. */
   readonly passed: number
   readonly discarded: number
   /** Numbers of events, which are estimates unless `counted.exact`. */
@@ -218,6 +218,8 @@ export class ThrottleWatch {
     const { ring, size } = this.#counts
     const now = this.#clock.now()
     const offsetMs = this.#clock.wall() - now
+    /** The part of the last minute in which events were counted. A second at least, so that rates do not jump. */
+    const countedMs = Math.min(60_000, Math.max(1000, now - this.#counts.counted().from))
     const start = now - HISTORY * HISTORY_MS
     const passed = new Float64Array(size * HISTORY)
     const discarded = new Float64Array(size * HISTORY)
@@ -263,8 +265,8 @@ export class ThrottleWatch {
       if (minute.discarded[id]! > 0) parts.push(1)
       const shown = {
         key: named.key,
-        passed: minute.passed[id]! / 60,
-        discarded: minute.discarded[id]! / 60,
+        passed: (minute.passed[id]! * 1000) / countedMs,
+        discarded: (minute.discarded[id]! * 1000) / countedMs,
         last_minute: { passed: minute.passed[id]!, discarded: minute.discarded[id]! },
         ten_minutes: { passed: sum(historyOf(passed, id)), discarded: sum(historyOf(discarded, id)) },
         ...(limit !== undefined && { used: used ?? 0, limit, window_ms: window_ms! }),

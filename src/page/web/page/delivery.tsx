@@ -6,7 +6,7 @@ import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
 import { bytes, clock, countedWhole, durationText, grouped, percentText, rate } from '../kit/words.js'
 import { Event } from './event.js'
-import { stateText } from './health.js'
+import { stateText, waitText } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
 import { ProblemList } from './problems.js'
 import type { Evidence, PageStatus, Second, ShownDestination, ShownLetters } from './types.js'
@@ -39,11 +39,12 @@ function rowsOf(): Row[] {
 }
 
 function State({ of }: { of: Row }) {
-  const { state, reason, last_outage, numbers } = of
+  const { id, state, reason, last_outage, numbers } = of
+  const wait = waitText(id)
   if (state === 'ready' || state === 'stopped')
     return (
       <>
-        {state}{' '}
+        {wait === undefined ? state : <StateMark level="note">{wait}</StateMark>}{' '}
         {numbers.unanswered_ms !== undefined && numbers.unanswered_ms > 0 && (
           <StateMark level="warning">no answer for {ms(numbers.unanswered_ms)}</StateMark>
         )}
@@ -66,6 +67,8 @@ function State({ of }: { of: Row }) {
 
 const ms = (value: number | undefined) => (value === undefined ? '–' : durationText(value))
 
+const bound = (value: number | undefined) => (value === undefined ? '–' : `≤ ${durationText(value)}`)
+
 const oldestOf = ({ numbers, oldest_event }: Row) =>
   numbers.oldest_ms ?? (oldest_event === undefined ? undefined : now.value - Date.parse(oldest_event))
 
@@ -73,7 +76,14 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
   const has = (name: keyof Numbers) => rows.some(({ numbers }) => numbers[name] !== undefined)
   const latency = (name: 'p50_ms' | 'p99_ms', title: string): Column<Row>[] =>
     has(name)
-      ? [{ name: title, isWide: true, value: ({ numbers }) => numbers[name], cell: ({ numbers }) => ms(numbers[name]) }]
+      ? [
+          {
+            name: title,
+            isWide: true,
+            value: ({ numbers }) => numbers[name],
+            cell: ({ numbers }) => bound(numbers[name]),
+          },
+        ]
       : []
   return [
     {
@@ -91,7 +101,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
       isText: true,
       isWide: true,
       grows: true,
-      value: ({ state }) => (state === 'ready' ? 0 : 1),
+      value: ({ id, state }) => (state !== 'ready' ? 2 : waitText(id) === undefined ? 0 : 1),
       cell: one => <State of={one} />,
     },
     { name: 'out/s', value: ({ id }) => rates.value.get(id)?.sent, cell: ({ id }) => rate(rates.value.get(id)?.sent) },
@@ -237,7 +247,7 @@ export function DeliveryPanel() {
   const behind = useBehind(data?.backlog, data?.at)
   const rows = rowsOf()
   const found = rows.filter(({ id, type, state, reason = '' }) =>
-    matches(`${id} ${type} ${state} ${reason}`, filter.value),
+    matches(`${id} ${type} ${waitText(id) ?? state} ${reason}`, filter.value),
   )
   const { id } = currentRoute.value
   return (
@@ -261,7 +271,7 @@ export function DeliveryPanel() {
           keyOf={one => one.id}
           order={{ by: 'state', down: true }}
           href={one => (one.id === id ? link('delivery') : link('delivery', one.id))}
-          under={one => one.state !== 'ready' && <State of={one} />}
+          under={one => (one.state !== 'ready' || waitText(one.id) !== undefined) && <State of={one} />}
           below={one => one.id === id && <Refusals id={one.id} />}
         />
       </div>

@@ -230,7 +230,7 @@ function LastHour() {
       curves={[
         { label: 'read', values: received.slice(0, ended), colour: 'area', isArea: true },
         {
-          label: 'delivered by all destinations',
+          label: 'delivered, all destinations together',
           values: sum('sent', 'destination').slice(0, ended),
           colour: 'accent',
         },

@@ -22,6 +22,12 @@ export function stateText({ state, since, next_attempt }: ShownDestination, at: 
 
 const nextIn = (ms: number) => (ms < 1000 ? 'now' : `in ${durationText(ms)}`)
 
+/** Describes for what a component waits; undefined if it does not wait. */
+export function waitText(id: string): string | undefined {
+  const wait = status.value?.waiting_for.find(one => one.id === id)
+  return wait && `waits for ${wait.for.join(', ')} since ${clock(wait.since, now.value)}`
+}
+
 /** States of destinations without problems. */
 const GOOD = new Set(['ready', 'stopped'])
 
@@ -70,8 +76,7 @@ function* healthIn(seen: PageStatus, at: number): Generator<[string, Health]> {
     if (GOOD.has(state) && silentMs > 0)
       yield [id, { level: 'warning', words: `no answer for ${durationText(silentMs)}`, brief: 'no answer' }]
   }
-  for (const { id, for: causes, since } of seen.waiting_for)
-    yield [id, { level: 'note', words: `waits for ${causes.join(', ')} since ${clock(since, at)}` }]
+  for (const { id } of seen.waiting_for) yield [id, { level: 'note', words: waitText(id)! }]
   for (const { id, events, buckets } of seen.waiting) {
     const [first] = buckets
     const whose =

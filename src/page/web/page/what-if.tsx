@@ -171,15 +171,14 @@ function Result({ id, data }: { id: string; data: Answer }) {
   const curve = whole(data)
   const change = would.discarded - was.discarded
   const about = exact ? '' : 'about '
+  const shown = (count: number) => `${about}${grouped(count)}`
   const said =
-    change === 0
-      ? `${about}as many as now`
-      : `${about}${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
+    change === 0 ? `${about}as many as now` : `${shown(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
   return (
     <>
       <p class="verdict" role="status">
         Of <b class="number">{grouped(events)}</b> events it {isChanged ? 'would have passed' : 'passed'}{' '}
-        <b class="number">{grouped(outcome.passed)}</b> and discarded <b class="number">{grouped(outcome.discarded)}</b>
+        <b class="number">{shown(outcome.passed)}</b> and discarded <b class="number">{shown(outcome.discarded)}</b>
         {events > 0 && ` (${percentText(outcome.discarded / events)})`}
         {isChanged ? `: ${said}.` : ', with the limit that it has.'}
       </p>
