@@ -16,7 +16,7 @@ const MOST = {
   'docs/destinations.md': 1600,
   'docs/throttle-reference.md': 1600,
 }
-const SUMS = { docs: 28_270, 'docs/decisions': 6200 }
+const SUMS = { docs: 28_300, 'docs/decisions': 6200 }
 /** A command writes them. */
 const GENERATED = ['docs/destinations.md', 'docs/sources.md']
 const CELL = 15

@@ -10,6 +10,9 @@ import type { Systemd } from '../systemd/systemd.js'
 import type { Servers } from './servers.js'
 import { ConfigWatch, type WatchedFiles } from './watch.js'
 
+/** A component that has not failed to start after this time probably waits for its server, and counts as started. */
+const START_MS = 10_000
+
 export interface ReloadOrigin {
   /** Reads the configuration; throws ConfigError. */
   readonly read: () => Promise<Config>
@@ -58,7 +61,7 @@ export function onReload(
     appliedAt = undefined
   }
   const settleIfStarted = () => {
-    if (pipeline.hasStarted) settle()
+    if (pipeline.hasStarted || systemClock.wall() - (appliedAt ?? 0) > START_MS) settle()
   }
   const help = 'Reloads of the configuration by result.'
   metrics.series('counter', 'sluice_config_reloads_total', help, () => {
