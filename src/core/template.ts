@@ -130,13 +130,10 @@ export interface CompiledTemplate {
 
 /** Compiles a template. `field` creates the readers, one per path. */
 export function compileTemplate({ parts }: Template, field: (path: FieldPath) => FieldReader): CompiledTemplate {
-  const readers = new Map<string, FieldReader>()
+  const shared = sharedReaders(field)
   const pieces = parts.map(part => {
     if (typeof part === 'string') return { bytes: Buffer.from(part), reader: undefined, hasFallback: false }
-    const name = JSON.stringify(part.path.segments)
-    const reader = readers.get(name) ?? field(part.path)
-    readers.set(name, reader)
-    return { bytes: Buffer.from(part.fallback), reader, hasFallback: part.hasFallback }
+    return { bytes: Buffer.from(part.fallback), reader: shared(part.path), hasFallback: part.hasFallback }
   })
   return {
     append(batch, i, sink, most = Number.POSITIVE_INFINITY) {

@@ -30,11 +30,13 @@ export class LineSums {
       const to = memory.put(lines, from, 0)
       if (to === from) sums[from] = crc32(chunk.subarray(starts[from], ends[from++]))
       else {
-        const [columns, shift] = [
-          [memory.starts.byteOffset, memory.ends.byteOffset] as const,
+        this.#code.sumLines(
+          to - from,
+          memory.starts.byteOffset,
+          memory.ends.byteOffset,
           memory.shift(lines, from),
-        ]
-        this.#code.sumLines(to - from, ...columns, shift, this.#sums.byteOffset)
+          this.#sums.byteOffset,
+        )
         sums.set(this.#sums.subarray(0, to - from), from)
         from = to
       }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { errorCode } from '../../core/errors.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { sizeOfAll } from '../../lib/formats/parts.js'
 import { packageVersion } from '../../lib/version.js'
 import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
@@ -110,7 +111,7 @@ export class KafkaConnection implements KafkaSender {
     const { buffers } = payload()
     const correlation = (this.#correlation = (this.#correlation + 1) & 0x7fffffff)
     const head = Buffer.alloc(14 + CLIENT_ID.length + (hasTags ? 1 : 0))
-    head.writeInt32BE(buffers.reduce((sum, { length }) => sum + length, head.length - 4))
+    head.writeInt32BE(sizeOfAll(buffers) + head.length - 4)
     this.#largest = Math.max(this.#largest, head.readInt32BE())
     head.writeInt16BE(apiKey, 4)
     head.writeInt16BE(version, 6)

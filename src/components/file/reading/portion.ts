@@ -1,5 +1,6 @@
 import { readv, readvSync } from 'node:fs'
 import { DirectCalls } from '../../../lib/files/direct-calls.js'
+import { sizeOfAll } from '../../../lib/formats/parts.js'
 import { portionAfter } from '../../../lib/lines/chunk-pool.js'
 import type { LineSplitter } from '../../../lib/lines/line-splitter.js'
 import type { Clock } from '../../../lib/time.js'
@@ -75,7 +76,7 @@ export class Portion {
 
   /** Each call reads into new memory, because an abandoned read may still write to its memory much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
-    const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
+    const room = Buffer.allocUnsafeSlow(sizeOfAll(parts))
     try {
       const length = await this.#remote.runInTime(path, () => readApart(fd, [room], at))
       return length instanceof Error ? length : fill(parts, room.subarray(0, length))
