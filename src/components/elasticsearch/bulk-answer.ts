@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EventResult } from '../../net/http/client/answers/divided.js'
+import { eventsIn } from '../../net/http/client/answers/read-answer.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 import { NO_WRITE_INDEX } from './inspect.js'
 
@@ -140,7 +141,7 @@ export function readBulkRefusal(
   request: readonly EventBatch[],
   makeUnique: ItemOptions['makeUnique'],
 ): Refused | undefined {
-  const events = request.reduce((sum, { length }) => sum + length, 0)
+  const events = eventsIn(request)
   if (status !== 400 || !/parse_exception/.test(text)) return undefined
   const all = Array.from({ length: events }, (_, n) => n)
   if (REPEATED.test(text) && makeUnique() === 0)

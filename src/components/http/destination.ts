@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { integer } from '../../net/http/client/answers/read-answer.js'
+import { eventsIn, integer } from '../../net/http/client/answers/read-answer.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
@@ -82,7 +82,7 @@ export const httpDestination = defineHttpDestination({
     refusal: (status, text) => (status === 403 && NOT_ENABLED.test(text) ? { advice: '' } : undefined),
     answerList: { name: 'errors', entry: value => entry.parse(value) },
     countable(request) {
-      const events = request.reduce((sum, { length }) => sum + length, 0)
+      const events = eventsIn(request)
       if (encoding !== 'raw' && encoding.form === 'object') return events
       // If an event is not exactly one line, the indices in the response do not refer to events.
       const { parts, bytes } = encodeAlone(encoding, request)
