@@ -87,15 +87,16 @@ export async function inspectConfig(
   if (known) return inspectWith(path, env, async () => known, online)
   const found = await inspectWith(path, env, namedIn, online)
   if (found.config) return found
-  const { components } = await import('../../components/list.js')
-  return inspectWith(path, env, async () => components, online)
+  return inspectWith(path, env, allComponents, online)
 }
 
-/** The components that a configuration names. Throws a ConfigError if it may use others. */
+const allComponents = async (): Promise<readonly AnyDefinition[]> =>
+  (await import('../../components/list.js')).components
+
+/** The components that a configuration names; all if it may use others. */
 async function namedIn(source: ConfigSource, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
   const mayUseOthers = source.plugins?.size || source.files.some(({ text }) => /^managed:/m.test(text))
-  if (mayUseOthers) throw new ConfigError([])
-  return componentsNamed(source, env)
+  return mayUseOthers ? allComponents() : componentsNamed(source, env)
 }
 
 async function inspectWith(
