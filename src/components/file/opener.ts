@@ -252,9 +252,9 @@ export abstract class Opener extends Registry {
     if (!start) return undefined
     const tailer = this.#create(entry.path, stat, name, start)
     if (!this.#moveTo(tailer, place)) return undefined
-    // Another file may have the inode, or the content was replaced. A copy was compared before.
-    const isIt = !(place instanceof Copy) && place.key === `${entry.dev}:${entry.ino}`
-    if (isIt && !this.#isAsSaved(tailer, entry, place)) return undefined
+    // The content of the file may have been replaced. A copy was compared before, and may have the inode of the file.
+    const isIt = (one: Listed) => !entry.gone && one.key === keyOf(stat) && !isOther(one.stat, stat.birthtimeNs)
+    if (!(place instanceof Copy) && isIt(place) && !this.#isAsSaved(tailer, entry, place)) return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)
     else {
@@ -382,12 +382,13 @@ export abstract class Opener extends Registry {
   /** Called when the file at `path` has the entry's inode. */
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.options
+    const name = entry.file ?? entry.path
     saved.remove(entry)
     // The file at this place may contain other data that begins with the same bytes.
-    this.displace(entry.file ?? entry.path)
+    this.displace(name, Math.min(this.lookedAtName(name), entry.sure ?? Number.POSITIVE_INFINITY))
     if (verdict === 'same') return
     // The old content may be in a copy.
-    saved.put({ ...entry, ...(verdict === 'truncated' && { path, file: entry.file ?? entry.path }), gone: true })
+    saved.put({ ...entry, ...(verdict === 'truncated' && { path, file: name }), gone: true })
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
     else context.log.info({ file: path }, 'file is gone and its inode was reused')

@@ -61,6 +61,8 @@ const entrySchema = z.object({
     .array(z.object({ offset: bytes, tail: fingerprint, isCopied: z.literal(true).optional() }))
     .readonly()
     .optional(),
+  /** Until when the file surely held what was read, if that is before `looked`, wall clock in milliseconds. */
+  sure: z.number().optional(),
   /** Last known size, if the file is gone or was not delivered completely. */
   size: bytes.optional(),
 })

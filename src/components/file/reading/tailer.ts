@@ -395,7 +395,7 @@ class OwnTailer extends KnownFile {
 
   /** Call before the stop. The next start needs the size to count lost bytes, and the first bytes to find a copy. */
   lookOnceMore(): void {
-    if (this.fd !== undefined && !this.copy) orUnknown(() => [this.glance(), this.learnHead()])
+    if (this.fd !== undefined && !this.copy) orUnknown(() => this.holds())
   }
 
   /** Remembers where a copy of the file ends, to recognize it after a truncation. `markIn`: finds its last mark. */
@@ -586,7 +586,7 @@ class OwnTailer extends KnownFile {
 
   /** The checkpoint entry of the file, at its committed position. */
   entry(): Entry {
-    const { path, origin, birth, changedAt, uid, claimed, size } = this
+    const { path, origin, birth, changedAt, uid, claimed, sureUntil, size } = this
     const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':', 2) as [string, string]
     const isGone = isGoneKey(this.key)
@@ -610,6 +610,7 @@ class OwnTailer extends KnownFile {
       ...(marks.length > 0 && { marks }),
       ...(isGone && { gone: true }),
       ...(claimed !== undefined && { claimed }),
+      ...(sureUntil < this.#context.lookedAt() && { sure: sureUntil }),
       ...(isGone || size > offset ? { size } : {}),
     }
   }

@@ -149,7 +149,8 @@ function mayBeCopy(file: MatchedFile, one: Candidate): boolean {
   // A restored compressed file may have lost its times.
   if (one.isCompressed) return isStrong(file) || one.changedAt >= birth
   // If only a little of the file was read, other files may begin with the same bytes.
-  return isStrong(file) ? one.birth === 0 || one.birth >= birth : one.birth >= Math.max(birth, notBefore)
+  if (isStrong(file)) return one.birth === 0 || one.birth >= birth
+  return (one.birth || one.changedAt) >= Math.max(birth, notBefore)
 }
 
 function mayBePart({ claimed }: MatchedFile, one: Candidate): boolean {

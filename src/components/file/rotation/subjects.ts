@@ -53,7 +53,8 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
 
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
   const { dev, ino, birth, uid, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
-  const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
+  const { sure = lookedAt } = entry
+  const since = sure && sure - CLOCK_MS
   const position = { offset, tail }
   const known: Content = { isThere: false, size: () => size, ...marksOf(position, head, new Trail(marks)) }
   return {

@@ -160,6 +160,12 @@ const VECTORS: readonly [
     [],
   ],
   [
+    'no births, little read, changed since it was seen whole',
+    [file(a, 4 * LINE, { notBefore: 1800 })],
+    [candidate('app.log.1', a, { birth: 0 })],
+    ['A rest app.log.1'],
+  ],
+  [
     'no births, much read',
     [file(a, 40 * LINE, { notBefore: 1800 })],
     [candidate('app.log.1', a, { birth: 0, changedAt: 1700 })],

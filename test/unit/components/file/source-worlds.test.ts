@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { CLOCK_MS, fingerprint, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { positionOf } from '../../../../src/components/file/positions.js'
 import { ofEntry } from '../../../../src/components/file/rotation/subjects.js'
@@ -361,4 +361,71 @@ t.test('a file whose copy is gone does not claim the file that has the inode of 
   await run.scanned(2)
   t.same(run.out.texts(), ['another file'], 'a copy of a part is known')
   await run.stop()
+})
+
+/** Two files that a killed run saw and did not read; only the first kilobyte of app.log is known. */
+async function unread(t: Test) {
+  const dir = testFolder(t, { 'app.log': `${HEADER}\nold\n` })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  out.room = new Promise<void>(() => {})
+  const first = await tail({ include: [path] }, undefined, out)
+  await first.scanned()
+  await first.stop()
+  const document = first.checkpoints.document as { looked: number; files: Entry[] }
+  const [entry] = document.files as [Entry]
+  document.files = [{ ...entry, offset: 0, tail: NO_BYTES, size: statSync(path).size }]
+  return { path, document, checkpoints: first.checkpoints }
+}
+
+const HEADER = 'the same header,'.repeat(70)
+
+t.test('the copy of an unread file has the inode that the file had before', async t => {
+  const { path, document, checkpoints } = await unread(t)
+  await laterFiles(dirname(path))
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '')
+  const [entry] = document.files as [Entry]
+  document.files = [{ ...entry, birth: `${BigInt(entry.birth) - 1n}` }]
+  const next = await tail({ include: [path] }, checkpoints)
+  await settled(next, 2)
+  t.same(next.out.texts(path), [HEADER, 'old'])
+  t.same(
+    next.log.filter(({ level }) => level >= 40),
+    [],
+  )
+  await next.stop()
+})
+
+t.test('a file was truncated, written and copied before a search, and not read', async t => {
+  const { path, document, checkpoints } = await unread(t)
+  const sure = Date.now()
+  await laterFiles(dirname(path))
+  copyFileSync(path, `${path}.2`)
+  writeFileSync(`${path}.1`, 'unknown\n')
+  writeFileSync(path, 'new\n')
+  await laterFiles(dirname(path))
+  document.looked = Date.now()
+  document.files = document.files.map(entry => ({ ...entry, sure }))
+  const next = await tail({ include: [path] }, checkpoints)
+  await settled(next, 4)
+  t.same(next.out.texts(path).toSorted(), [HEADER, 'new', 'old', 'unknown'].toSorted())
+  await next.stop()
+})
+
+t.test('an unread file was truncated and written, and no sweep has seen it until the stop', async t => {
+  const dir = testFolder(t, { 'app.log': `${HEADER}\nold\n` })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  out.room = new Promise<void>(() => {})
+  const first = await tail({ include: [path], scan_interval: '1h' }, undefined, out)
+  await arrived(first, 2)
+  appendFileSync(path, 'more\n')
+  copyFileSync(path, `${path}.1`)
+  writeFileSync(path, `other${HEADER}${HEADER}`)
+  await first.stop()
+  t.same(
+    (first.checkpoints.document as { files: Entry[] }).files.map(({ size }) => size),
+    [undefined],
+  )
 })
