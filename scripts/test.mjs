@@ -20,8 +20,6 @@ const ROOM = join(TESTS, 'support/room.js')
  * would be that of all files that follow.
  */
 const MOST_SECONDS = 900
-/** Tests of other programs and of real time wait a lot. */
-const JOBS = availableParallelism() + 2
 /** A room with more built tests than this is divided. */
 const MOST_BYTES = 120_000
 /** What takes longest for its size begins first. */
@@ -33,6 +31,8 @@ const RANDOM = /^ci\/(chaos|property|sim|throttle-persist)\b/
 
 const args = process.argv.slice(2)
 const isCi = args.includes('--ci')
+/** Tests of other programs and of real time wait a lot. Those of test/ci also measure the machine. */
+const JOBS = availableParallelism() + (isCi ? 2 : 4)
 const wanted = args.filter(arg => arg !== '--ci')
 /** Folders of tests are made below it: another run in this checkout has another one. */
 const scratch = join(ROOT, '.tap', `run-${process.pid}`)
