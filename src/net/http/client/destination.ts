@@ -11,7 +11,6 @@ import { parseTemplate } from '../../../core/template.js'
 import { keyFileWarnings } from '../../key.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import type { RequestFormat } from './request-format.js'
-import { loadSnappy } from './snappy.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
   /** Only plugins may lack promises. */
@@ -32,7 +31,8 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
   const clientOptionsOf = (options: z.output<S>) => options as unknown as ClientOptions
   const create = async (options: z.output<S>, context: ComponentContext) => {
     const { HttpDestination } = await import('./http-destination.js')
-    if (clientOptionsOf(options).compression === 'snappy') await loadSnappy()
+    // Fails now, instead of with the first request, where WebAssembly cannot run.
+    if (clientOptionsOf(options).compression === 'snappy') await (await import('./snappy.js')).snappy([], 0)
     return new HttpDestination(clientOptionsOf(options), format(options, context), context)
   }
   return defineDestination<S>({

@@ -9,9 +9,9 @@ import { snappy } from './snappy.js'
 const gzip = promisify(zlib.gzip)
 const COMPRESSORS = {
   none: undefined,
-  gzip: (level?: number) => (body: Buffer) => gzip(body, level === undefined ? {} : { level }),
-  zstd: () => compressor('zstdCompress'),
-  snappy: () => snappy,
+  gzip: (level?: number) => joined(body => gzip(body, level === undefined ? {} : { level })),
+  zstd: () => joined(compressor('zstdCompress')),
+  snappy: () => async (body: Body) => bodyOf(await snappy(body.parts, body.bytes)),
 }
 
 /** The bytes of a request, in parts that are sent in order. */
@@ -24,15 +24,20 @@ type Compress = (body: Body) => Promise<Body>
 
 /** `level`: the gzip level, if it is not the default. */
 export function compressionOf(compression: ClientOptions['compression'], level?: number): Compress | undefined {
-  const compress = COMPRESSORS[compression]?.(level)
+  return COMPRESSORS[compression]?.(level)
+}
+
+const bodyOf = (bytes: Buffer): Body => ({ parts: [bytes], bytes: bytes.length })
+
+/** Passes a body to `compress` in one buffer. */
+function joined(compress: ((body: Buffer) => Promise<Buffer>) | undefined): Compress | undefined {
   const memory = new JoinMemory()
   return (
     compress &&
     (async body => {
       const joined = memory.join(body)
       try {
-        const compressed = await compress(joined)
-        return { parts: [compressed], bytes: compressed.length }
+        return bodyOf(await compress(joined))
       } finally {
         memory.giveBack(joined)
       }

@@ -1,11 +1,16 @@
+import { theKernel } from '../../../lib/kernel/kernel.js'
+import { Snappy } from '../../../lib/kernel/snappy.js'
+
 interface Codecs {
   snappyCompress(body: Buffer): Buffer
 }
 
-/** Compresses to a Snappy block, without stream framing. */
-export async function snappy(body: Buffer): Promise<Buffer> {
-  return (await loadSnappy()).snappyCompress(body)
+/** Compresses the parts of a body to a Snappy block, without stream framing. */
+export async function snappy(parts: readonly Buffer[], bytes: number): Promise<Buffer> {
+  const kernel = theKernel()
+  if (kernel) return kernel.part(Snappy).compress(parts, bytes)
+  return (await loadSnappy()).snappyCompress(Buffer.concat(parts, bytes))
 }
 
-/** Loaded only for configurations with Snappy. */
-export const loadSnappy = async () => (await import(new URL('../../bundle/codecs.js', import.meta.url).href)) as Codecs
+/** What the kernel needs beyond WebAssembly is missing on old machines. */
+const loadSnappy = async () => (await import(new URL('../../bundle/codecs.js', import.meta.url).href)) as Codecs
