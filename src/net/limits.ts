@@ -103,6 +103,7 @@ export class ConnectionLimits {
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
+  #servers = 0
   #isTls = false
   #isDraining = false
 
@@ -116,15 +117,19 @@ export class ConnectionLimits {
     return this.#all.size
   }
 
-  /** Manages the connections of `server` until it closes. Call it before the server listens. */
+  /**
+   * Manages the connections of `server` until it closes. Call it before the server listens. Several servers share the
+   * limits if all of them use TLS, or none.
+   */
   attach(server: Server, isTls: boolean): void {
     this.#isTls = isTls
+    this.#servers++
     server.on('connection', (socket: Socket) => this.#opened(socket))
     if (isTls) server.on('secureConnection', (socket: Socket) => this.#secured(socket))
     const { handshakeMs, sendMs, closeMs } = this.#limits
     const bounds = [handshakeMs, sendMs, closeMs].map(ms => (ms ?? Number.POSITIVE_INFINITY) / 2)
-    this.#stopSweeping = every(Math.max(10, Math.min(...bounds, LONGEST_SWEEP_MS)), () => this.#sweep())
-    server.once('close', () => this.#stopSweeping?.())
+    this.#stopSweeping ??= every(Math.max(10, Math.min(...bounds, LONGEST_SWEEP_MS)), () => this.#sweep())
+    server.once('close', () => --this.#servers > 0 || this.#stopSweeping?.())
   }
 
   /** Call it when the headers of a request are complete. */
@@ -134,14 +139,24 @@ export class ConnectionLimits {
     connection.last = { request, response }
     connection.lastAt = systemClock.now()
     connection.lastFrom = request.socket.bytesRead
+    response.once('close', this.#begin(connection))
+  }
+
+  /** Call it when a call begins on a connection without requests of HTTP/1. The result is called when it is over. */
+  called(socket: Socket): () => void {
+    const connection = this.#bySocket.get(socket)
+    return connection ? this.#begin(connection) : () => {}
+  }
+
+  #begin(connection: Connection): () => void {
     connection.busy++
     connection.used = true
     this.#sort(connection)
-    response.once('close', () => {
+    return () => {
       connection.busy--
       this.#sort(connection)
       if (this.#isDraining) leave(connection)
-    })
+    }
   }
 
   /** Closes a connection on which too many requests wait. */

@@ -16,26 +16,23 @@ import { expiryFact, TlsFiles, type TlsFilesContext } from './tls.js'
 import { opensslText, type TlsContent, tlsAlertOf } from './tls-check.js'
 
 export interface ListenerOptions extends ConnectionOptions {
-  readonly listen: ListenAddress
   readonly tls?: TlsFileOptions | undefined
 }
 
 /** TCP keep-alive probes start after this idle time. They detect peers that disappeared silently. */
 const KEEP_ALIVE_MS = 60_000
 
+/** Where a source listens, with the same limits and certificates at all of its addresses. */
 export class Listener {
-  readonly #options: ListenerOptions
   readonly #context: SourceContext
   readonly #tls: ServerTls | undefined
   readonly #watched = new WeakSet<Socket>()
   readonly connections: ConnectionLimits
-  #server: Server | undefined
+  readonly #servers = new Set<Server>()
   #address = ''
-  #stopRenewing: (() => void) | undefined
 
   /** `http`: as for `boundConnections`. */
   constructor(options: ListenerOptions, context: SourceContext, http?: Parameters<typeof boundConnections>[2]) {
-    this.#options = options
     this.#context = context
     const { metrics, log } = context
     if (options.tls) this.#tls = this.#tlsOf(options.tls)
@@ -45,11 +42,14 @@ export class Listener {
   }
 
   /** Listens with the server that `make` creates. If that fails, rejects with a message for people. */
-  async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs?: number): Promise<void> {
-    const { listen } = this.#options
+  async open(
+    listen: ListenAddress,
+    make: (tls: TlsOptions | undefined) => Server,
+    renewEveryMs?: number,
+  ): Promise<void> {
     const server = make(await this.#tls?.load())
-    this.#server = server
-    this.#stopRenewing = this.#tls?.attach(server, reason => this.#tlsRefused(reason), renewEveryMs)
+    this.#servers.add(server)
+    this.#tls?.attach(server, reason => this.#tlsRefused(reason), renewEveryMs)
     this.connections.attach(server, this.#tls !== undefined)
     server.on('connection', socket => {
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
@@ -60,7 +60,7 @@ export class Listener {
     this.#context.log.info({ address: this.address, tls: this.#tls !== undefined }, 'listening')
   }
 
-  /** HOST:PORT with the actual port, which the system may have chosen. */
+  /** HOST:PORT of the last server, with the actual port, which the system may have chosen. */
   get address(): string {
     return this.#address
   }
@@ -97,8 +97,8 @@ export class Listener {
 
   /** Stops accepting connections. Open connections stay. */
   stopAccepting(): void {
-    this.#stopRenewing?.()
-    this.#server?.close()
+    this.#tls?.stopRenewing()
+    for (const server of this.#servers) server.close()
   }
 
   close(): void {
@@ -166,6 +166,8 @@ const RENEW_MS = 60_000
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals
+  readonly #servers: TlsServer[] = []
+  #stop: (() => void) | undefined
 
   constructor(paths: TlsFileOptions, context: TlsFilesContext) {
     this.files = new TlsFiles(paths, context)
@@ -177,28 +179,36 @@ export class ServerTls {
     return serverOptions(await this.files.load())
   }
 
-  /** Reports failed handshakes of `server`, and checks for replaced files. Returns a function that ends the checks. */
-  attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
+  /**
+   * Reports failed handshakes of `server`, and checks for replaced files until `stopRenewing`. Several servers may have
+   * the same files.
+   */
+  attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): void {
     // Reading the address makes the socket cache it, so the log can show it after the connection has closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
+    this.#servers.push(server as TlsServer)
     // Only one check runs at a time. Otherwise an older check could overwrite the files that a newer check has read.
     let renewing = false
-    return every(renewEveryMs, () => {
+    this.#stop ??= every(renewEveryMs, () => {
       if (renewing) return
       renewing = true
-      void this.#renew(server as TlsServer).finally(() => {
+      void this.#renew().finally(() => {
         renewing = false
       })
     })
   }
 
-  async #renew(server: TlsServer): Promise<void> {
+  stopRenewing(): void {
+    this.#stop?.()
+  }
+
+  async #renew(): Promise<void> {
     const content = await this.files.renewed()
-    if (content) server.setSecureContext(serverOptions(content))
+    if (content) for (const server of this.#servers) server.setSecureContext(serverOptions(content))
   }
 }
 

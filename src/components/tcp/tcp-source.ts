@@ -62,7 +62,7 @@ export class TcpSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     try {
-      await this.#listener.open(tls => {
+      await this.#listener.open(this.#options.listen, tls => {
         const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
         if (!tls) return new SharedReadServer(serve)
         return createTlsServer(tls, serve) as Server

@@ -8,6 +8,7 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import { nextTurn, systemClock } from '../../lib/time.js'
 import { ComponentCounters } from '../flow/counters.js'
 import { type Findings, findingsOf, until } from './findings.js'
+import { hostilePeers } from './hostile-peers.js'
 import { type Logged, recordingLog } from './recording-log.js'
 import { MemoryCheckpoints, Taker } from './taker.js'
 
@@ -34,6 +35,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   'every line is sent once, in order, while there is room': keepsOrder,
   'stopping while the output is full neither loses nor repeats events': endsInTheMiddle,
   'returned events are read again, or their sender gets an error': givesBack,
+  'peers that are silent, slow or send nonsense harm nobody, and the end closes their connections': servesOthers,
 }
 
 /**
@@ -135,7 +137,7 @@ export class OpenedSource {
     }
     this.#ends.push(end)
     let port = 0
-    if ('listen' in this.input.options) {
+    if (listens(this.input)) {
       const address = () => logged.find(({ text }) => text === 'listening')?.fields.address
       await until(() => hasFailed || address() !== undefined, 'it logs "listening" with its address')
       port = Number(/:(\d+)$/.exec(String(address()))?.[1])
@@ -143,6 +145,7 @@ export class OpenedSource {
     const write = (lines: readonly string[]) => this.input.write(lines, port)
     return {
       source,
+      port,
       counters,
       logged,
       run: first.run,
@@ -159,6 +162,8 @@ export class OpenedSource {
     this.input.close?.()
   }
 }
+
+const listens = ({ options }: SourceInput): boolean => JSON.stringify(options).includes('"listen"')
 
 const numbered = (from: number, to: number, rest = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${rest}`)
@@ -247,6 +252,28 @@ async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
     await readsAgain(opened, checkpoints, found)
   }
   found.same(out.received, ['line 0', 'line 1', 'line 2'], 'the lines')
+}
+
+async function servesOthers(opened: OpenedSource, found: Findings): Promise<void> {
+  if (!listens(opened.input)) return
+  const out = opened.slow('delivered')
+  const { port, write, end } = await opened.begin(out)
+  const lines = numbered(0, 300)
+  const isOne = (line: unknown) => lines.includes(String(line))
+  const peers = hostilePeers(port)
+  try {
+    for (let n = 0; n < lines.length; n += 100) {
+      const all = [write(lines.slice(n, n + 100)), until(() => out.received.filter(isOne).length >= n + 100, 'lines')]
+      await Promise.all(all)
+    }
+    found.same(out.received.filter(isOne), lines, 'the lines')
+    await end()
+    // A peer that does not read does not notice that its connection was closed.
+    for (const peer of peers) peer.resume()
+    await until(() => peers.every(({ closed }) => closed), 'the end closes the connections of all peers')
+  } finally {
+    for (const peer of peers) peer.destroy()
+  }
 }
 
 async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, found: Findings): Promise<void> {

@@ -167,7 +167,10 @@ async function serveOpened(
     serviceMetrics(metrics, counts, service, () => !ending && state.store.health().readable)
     storeMetrics(metrics, state.store)
     nodeMetrics(metrics, nodes ?? SINGLE_NODE)
-    if (tls) ends.push(tls.attach(app.server))
+    if (tls) {
+      tls.attach(app.server)
+      ends.push(() => tls.stopRenewing())
+    }
     const admin = await listenForMetrics(config, metrics, { store: state.store, ingest }, () => !ending, log)
     if (admin) {
       servers.push(admin)

@@ -32,6 +32,9 @@ export const stopping = () =>
 export const overloaded = () =>
   new Refusal(503, 'overloaded', 'too many events are waiting to be delivered; send this again', { 'retry-after': '1' })
 
+export const notDelivered = () =>
+  new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', { 'retry-after': '5' })
+
 export const tooLarge = (maxBytes: number) =>
   new Refusal(413, 'too_large', `the body is larger than ${maxBytes} bytes; send it in parts`)
 

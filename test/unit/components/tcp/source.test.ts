@@ -395,14 +395,15 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
   const files = makeCertificates(openssl, testFolder(t), ['server'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const { context, logs } = contextOf('tcp')
-  const listener = new Listener(
-    { listen: { host: '127.0.0.1', port: 0 }, max_connections: 9, handshake_timeout: 1000, shared_addresses: [], tls },
-    context,
+  const listener = new Listener({ max_connections: 9, handshake_timeout: 1000, shared_addresses: [], tls }, context)
+  await listener.open(
+    { host: '127.0.0.1', port: 0 },
+    options => {
+      t.ok(options!.handshakeTimeout! > 60 * 60 * 1000, 'Node.js ends no handshake before handshake_timeout')
+      return createTlsServer(options!)
+    },
+    10,
   )
-  await listener.open(options => {
-    t.ok(options!.handshakeTimeout! > 60 * 60 * 1000, 'Node.js ends no handshake before handshake_timeout')
-    return createTlsServer(options!)
-  }, 10)
   t.teardown(() => listener.close())
   const serial = async () => {
     const socket = tlsConnect({

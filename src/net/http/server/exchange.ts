@@ -1,10 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Refusal } from '../../net/http/server/refusal.js'
-import { onReplyOver } from '../../net/http/server/respond.js'
+import type { Socket } from 'node:net'
+import type { OpenRequest } from '../../intake.js'
+import type { Refusal } from './refusal.js'
+import { onReplyOver } from './respond.js'
 
-export class Exchange {
+export class Exchange implements OpenRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
+  readonly socket: Socket
   readonly closed: Promise<void>
   /** Whether the client waits for 100 Continue before it sends the body. */
   #waits: boolean
@@ -14,6 +17,7 @@ export class Exchange {
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.request = request
     this.response = response
+    this.socket = request.socket
     // HTTP/1.0 clients do not support 100 Continue.
     this.#waits = request.headers.expect !== undefined && request.httpVersion === '1.1'
     this.closed = new Promise(resolve => onReplyOver(response, resolve))
@@ -35,7 +39,6 @@ export class Exchange {
     this.#fail = undefined
   }
 
-  /** Refuses the request, unless its body was already read. */
   refuse(refusal: Refusal): void {
     this.#refusal ??= refusal
     this.#fail?.(refusal)
