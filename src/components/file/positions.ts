@@ -43,8 +43,8 @@ export interface Position {
   readonly marks?: readonly Mark[]
 }
 
-export function emptyStart(): Position {
-  return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES, reading: newReading() } }
+export function emptyStart(reading = newReading()): Position {
+  return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES, reading } }
 }
 
 export function positionOf({
@@ -90,7 +90,9 @@ export function beginningOf(fd: number, reading = newReading()): Position {
   const first = firstBytes(fd)
   const trail = new Trail()
   trail.begin(first)
-  return { ...emptyStart(), content: { head: fingerprint(first, 0, first.length), reading }, marks: trail.marks }
+  const start = emptyStart(reading)
+  start.content.head = fingerprint(first, 0, first.length)
+  return { ...start, marks: trail.marks }
 }
 
 /**

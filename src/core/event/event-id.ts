@@ -12,9 +12,15 @@ const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const id = Buffer.alloc(READING + PLACE + SUM)
 let readingOfId = ''
 
+/** Random bytes for the next readings, because each call for some takes several microseconds. */
+let random = Buffer.alloc(0)
+
 /** Returns a random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
 export function newReading(): string {
-  return randomBytes(READING).toString('hex')
+  if (random.length === 0) random = randomBytes(128 * READING)
+  const reading = random.toString('hex', 0, READING)
+  random = random.subarray(READING)
+  return reading
 }
 
 /**

@@ -594,7 +594,7 @@ class OwnTailer extends KnownFile {
     const marks = this.trail.saved(offset, content.head.bytes, wasLong)
     return {
       path,
-      ...(dirname(this.target) === dirname(path) ? {} : { target: this.target }),
+      ...(this.target === path || dirname(this.target) === dirname(path) ? {} : { target: this.target }),
       ...(origin.path === path ? {} : { file: origin.path }),
       dev,
       ino,
