@@ -1062,6 +1062,13 @@ t.test('a token in the address that the daemon refuses, and the right one in the
   await sees(page, 'it is not a condition: unknown operator "equl"; did you mean equal? (column 6)', 'main .mark.error')
 })
 
+t.test('what is not read yet cannot be found, and Find says so', async t => {
+  const one = await shown(t, { components: USUAL, status: failing() }, '#/find?q=nothing')
+  if (!one) return
+  await sees(one.page, 'Not found.', 'main')
+  await sees(one.page, /Not read yet: \d\d\.\dMB of \/var\/log\/app\/search\.log\./, 'main')
+})
+
 t.test('a problem has the same mark above, in the drawing and in the table', async t => {
   const problems = [{ component: 'upstream', what: 'upstream: 12 events in the dead-letter queue', todo: 'Look.' }]
   const destinations = [{ id: 'upstream', state: 'ready' }]

@@ -64,6 +64,23 @@ function Kept({ of: { looked_at } }: { of: Found }) {
   )
 }
 
+/** What the daemon has not read cannot be found. */
+function Unread() {
+  const files = status.value?.backlog ?? []
+  if (files.length === 0) return null
+  const most = files.reduce((a, b) => (b.bytes > a.bytes ? b : a))
+  const others = files.length - 1
+  return (
+    <p>
+      <StateMark level="note">
+        Not read yet: {bytes(most.bytes)} of {visible(most.name)}
+        {others > 0 && `, and of ${countedWhole(others, 'other file')}`}.
+      </StateMark>{' '}
+      An event there cannot be found. See <a href={link('delivery')}>files behind</a>.
+    </p>
+  )
+}
+
 /** Maximum events shown. More are too many to read. */
 const MOST_FOUND = 20
 /** Number of events whose paths are shown without a click. */
@@ -72,6 +89,7 @@ const MOST_OPEN = 10
 function outcomeOf(steps: readonly EventStep[]): string {
   const last = steps.at(-1)
   if (!last) return 'no steps'
+  if (last.what === 'read') return `read by ${last.component}; its further way is not known`
   return `${fateOf(last)}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
 }
 
@@ -137,6 +155,7 @@ export function Find() {
         </p>
       )}
       {isDone && <Kept of={data} />}
+      {isDone && <Unread />}
       {isDone && (
         <ol class="found">
           {data.found.map(({ event, text: line, steps }, i) => (

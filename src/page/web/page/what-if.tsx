@@ -186,7 +186,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
         From {clock(from)} to {clock(to)} ({durationText(Date.parse(to) - Date.parse(from))})
         {since && `; counted this way since ${clock(since)}`}.{' '}
         {exact
-          ? 'Exact: sluice simulate gives the same numbers.'
+          ? 'Exact: each event counts at the time it arrived. (In sluice simulate: at its own time.)'
           : `An estimate${why_not_exact ? `: ${why_not_exact}` : ''}.`}
       </p>
       <Plot
