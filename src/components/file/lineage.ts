@@ -11,10 +11,6 @@ interface Member<F> {
 export class Lineage<F extends Member<F>> {
   readonly #files: F[] = []
 
-  get files(): readonly F[] {
-    return this.#files
-  }
-
   get isEmpty(): boolean {
     return this.#files.length === 0
   }

@@ -253,7 +253,7 @@ export abstract class Opener extends Registry {
     const tailer = this.#create(entry.path, stat, name, start)
     if (!this.#moveTo(tailer, place)) return undefined
     // The content of the file may have been replaced. A copy was compared before, and may have the inode of the file.
-    const isIt = (one: Listed) => !entry.gone && one.key === keyOf(stat) && !isOther(one.stat, stat.birthtimeNs)
+    const isIt = (one: Listed) => one.key === keyOf(stat) && !isOther(one.stat, stat.birthtimeNs)
     if (!(place instanceof Copy) && isIt(place) && !this.#isAsSaved(tailer, entry, place)) return undefined
     saved.remove(entry)
     if (place instanceof Copy) tailer.sees(entry.size ?? 0)

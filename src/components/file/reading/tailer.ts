@@ -263,7 +263,6 @@ class OwnTailer extends KnownFile {
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     // A copy may lack bytes that were read of its original.
     if (stat.size < this.head.bytes) this.#setHead(fingerprintAt(fd, 0, Number(stat.size)))
-    if (this.copy) this.leaveCopy()
     this.setFile(path, stat)
     this.look(stat)
     this.open(fd)
@@ -491,8 +490,6 @@ class OwnTailer extends KnownFile {
 
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
-    // The read got fewer bytes than expected. With this size, the next call of `left` checks the file again.
-    if (length < room.length && !this.copy) this.size = this.at + length
     if (length === 0) return undefined
     const { before } = this.#context
     const first = room.copy(before, this.tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))

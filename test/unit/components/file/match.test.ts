@@ -107,6 +107,12 @@ const VECTORS: readonly [
     ['A prefix app.log.1.gz'],
   ],
   ['small, and ends within a line', [file(a, all)], [candidate('app.log.1', a.subarray(0, 20 * LINE + 5))], []],
+  [
+    'small, ends where a line of the file ends, and is alike for a line only',
+    [file(a, all)],
+    [candidate('app.log.1', Buffer.concat([a.subarray(0, LINE), b.subarray(LINE, 2 * LINE)]))],
+    [],
+  ],
   ['too small to be known', [file(a, all)], [candidate('app.log.1', a.subarray(0, LINE - 1))], []],
   [
     'the same, while its copy is being made',
@@ -140,6 +146,7 @@ const VECTORS: readonly [
     [candidate('app.log.1', alike), candidate('app.log.2', a, { changedAt: 1900 })],
     ['A rest app.log.2'],
   ],
+  ['made with the file', [file(a, 40 * LINE)], [candidate('app.log.1', a, { birth: 1000 })], ['A rest app.log.1']],
   ['made before the file', [file(a, 40 * LINE)], [candidate('old.log', a, { birth: 500 })], []],
   [
     'gzip that lost its times',
