@@ -46,11 +46,12 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: ({ rotation, style }) => rotation.how === 'copy' && rotation.leastBytes < 2048 && style.inParts > 0,
   },
   {
-    // A closed file is known by its inode only, and by its content if any was read.
-    name: 'without birth times, a file that was closed for want of descriptors is confused with another one',
+    // A closed file is known by its inode only, and by its content if any was read. 92600319: closed by an error.
+    name: 'without birth times, a file that was closed for want of descriptors, or could not be read, is confused with another one',
     seed: 1408,
     promises: ['twice', 'missing', 'unreported', 'torn'],
-    applies: ({ maxOpenFiles, habits }) => maxOpenFiles < 3 && habits.births !== 'stored',
+    applies: ({ maxOpenFiles, habits }, { hadErrors }) =>
+      habits.births !== 'stored' && (maxOpenFiles < 3 || hadErrors === true),
   },
   {
     name: 'a file that was closed for want of descriptors, and truncated before it was read, is not counted as lost',

@@ -42,7 +42,7 @@ export class Ledger {
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
   /** The files about which a call failed, and of which no line has arrived since. */
   readonly #refused = new Set<FileNode>()
-  /** The lines that each file had before its last truncation. */
+  /** The lines that each file had before its truncations. */
   readonly #truncated = new Map<FileNode, readonly Line[]>()
   /** Parts of lines that a truncation tore. */
   readonly #torn: string[] = []
@@ -103,7 +103,7 @@ export class Ledger {
   clear(node: FileNode): void {
     const lines = this.#in(node).map(({ line }) => line)
     for (const line of lines) line.wasUnread = !line.isDelivered
-    this.#truncated.set(node, lines)
+    this.#truncated.set(node, [...(this.#truncated.get(node) ?? []), ...lines])
     this.#contents.delete(node)
   }
 

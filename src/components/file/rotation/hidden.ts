@@ -53,10 +53,6 @@ export class Hidden {
     return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
   }
 
-  isUnopened(key: string): boolean {
-    return this.#unopened.has(key)
-  }
-
   hasUnopened(entries: Iterable<Entry>): boolean {
     return this.#unopened.size > 0 && [...entries].some(entry => this.#unopened.has(entryKey(entry)))
   }

@@ -168,13 +168,14 @@ export class Look {
 
   /** The files of the folder that are not known. Leaves out rotated files of other users, and reports them. */
   async #othersIn({ path, listed, owners }: Folder, slices: TimeSlices): Promise<Listed[]> {
-    const { files, problems, newcomers, hidden } = this.#options
+    const { files, problems, newcomers, saved } = this.#options
     const others: Listed[] = []
     const foreign: { readonly file: string }[] = []
     await slices.each(listed, one => {
+      if (files.isRead(one.path, one.stat)) return
       // A file that could never be opened may be a copy.
-      const isKnown = files.isSaved(one.stat, one.path) && !hidden.isUnopened(one.key)
-      if (files.isRead(one.path, one.stat) || isKnown) return
+      const known = files.isSaved(one.stat, one.path) && saved.known(one.stat)
+      if (known && (known.head.bytes > 0 || !known.size)) return
       if (newcomers.has(one.path) || (owners.mayBeCopy(one) && isOwnLink(one, owners))) others.push(one)
       else foreign.push(...owners.describe(one))
     })
