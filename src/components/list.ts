@@ -12,6 +12,7 @@ import { journald } from './journald/source.js'
 import { kafka } from './kafka/destination.js'
 import { loki } from './loki/destination.js'
 import { otlp } from './otlp/destination.js'
+import { otlpSource } from './otlp/source.js'
 import { aggregate } from './processors/aggregate.js'
 import { dedupe } from './processors/dedupe.js'
 import { edit } from './processors/edit.js'
@@ -38,6 +39,7 @@ export const components: readonly AnyDefinition[] = [
   journald,
   tcp,
   httpSource,
+  otlpSource,
   redis,
   demo,
   throttle,

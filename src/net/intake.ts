@@ -1,14 +1,17 @@
 import type { Socket } from 'node:net'
-import type { SourceContext } from '../core/component.js'
+import type { Output, SourceContext } from '../core/component.js'
 import { errorFields } from '../core/errors.js'
 import type { AckStatus } from '../core/event/ack.js'
+import { Sends } from '../core/sends.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network/network-address.js'
-import { aborted, sleep } from '../lib/time.js'
+import { aborted, sleep, within } from '../lib/time.js'
 import { type Lease, RequestMemory } from './http/server/quota.js'
-import { notDelivered, type Refusal, stopping } from './http/server/refusal.js'
+import { LoggedRefusal, notDelivered, overloaded, type Refusal, stopping } from './http/server/refusal.js'
 import { addressTest, Listener, type ListenerOptions, peerOf, perAddress } from './listen.js'
 
+/** While events wait for room this long, further requests are refused. */
+const ROOM_MS = 1000
 /** Maximum time for sending responses after all events are settled, in milliseconds. */
 const LEAVE_MS = 1000
 
@@ -47,6 +50,7 @@ export class Intake {
   /** Requests without a response. */
   readonly #open = new Set<OpenRequest>()
   readonly #receiving = new Set<Promise<unknown>>()
+  readonly #sends = new Sends(() => {})
 
   constructor(options: IntakeOptions, context: SourceContext) {
     this.#context = context
@@ -86,6 +90,32 @@ export class Intake {
     void request.closed.then(() => this.#open.delete(request))
   }
 
+  /** Like `out`. `room` then waits for what was sent to it. */
+  watched(out: Output): Output {
+    return {
+      ...out,
+      ack: onSettled => out.ack(onSettled),
+      send: batch => {
+        const sent = out.send(batch)
+        this.#sends.add(sent)
+        return sent
+      },
+    }
+  }
+
+  /** Resolves when the next components have room for events. Throws a Refusal if that takes long. */
+  async room(): Promise<void> {
+    const { room } = this.#sends
+    if (
+      room &&
+      !(await within(
+        ROOM_MS,
+        room.then(() => true),
+      ))
+    )
+      throw overloaded()
+  }
+
   /**
    * Gives a request its share of the memory, and resolves when its events are settled. Throws a Refusal if there is no
    * room, or an event was not delivered. `receive` resolves when all events are passed on; `run` waits for it.
@@ -105,10 +135,13 @@ export class Intake {
     }
   }
 
-  refused(socket: Socket, code: string, error: string, status?: number): void {
+  /** Logs a refused request. */
+  refused(socket: Socket, error: Pick<Refusal, 'code' | 'message'> & { readonly status?: number }): void {
+    if (error instanceof LoggedRefusal) return
+    const { code, message, status } = error
     const limited = this.#logLimit.next(code)
     if (!limited) return
-    const fields = { peer: peerOf(socket), status, code, error, ...limited }
+    const fields = { peer: peerOf(socket), status, code, error: message, ...limited }
     this.#context.log.warn(fields, 'refused a request')
   }
 

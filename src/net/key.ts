@@ -139,6 +139,17 @@ export function keyFileWarnings(
   })
 }
 
+/** Warnings about a server that other machines reach: everyone can send events, or keys are sent without encryption. */
+export function exposedWarnings(
+  path: readonly string[],
+  { type }: Pick<AuthOptions, 'type'>,
+  tls: { readonly client_ca_file?: string | undefined } | undefined,
+): OptionProblem[] {
+  if (type !== 'none') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
+  if (tls?.client_ca_file) return []
+  return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
+}
+
 /** Like `keyFileWarnings`, for one file. */
 export function fileWarning(file: string, what: string): string | undefined {
   const shown = shownPath(file)

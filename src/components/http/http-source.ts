@@ -2,7 +2,7 @@ import type { Output, Source, SourceContext } from '../../core/component.js'
 import { PIECES } from '../../core/options/multiline-options.js'
 import { type BodyFormat, checkAccess, checkEventHeaders } from '../../net/http/events/checks.js'
 import { sendBody } from '../../net/http/events/send-body.js'
-import { readBody } from '../../net/http/server/body.js'
+import { type BodyEncoding, readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
 import type { Exchange } from '../../net/http/server/exchange.js'
 import { httpServer } from '../../net/http/server/http-intake.js'
@@ -57,9 +57,9 @@ export class HttpSource implements Source {
     if (request.method === 'HEAD') return { status: 200 }
     if (addressOf(request).path !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
     checkMethod(request, METHODS)
-    const { content, gzip } = checkEventHeaders(request, maxBytes, this.#options.decode)
+    const { content, encoding } = checkEventHeaders(request, maxBytes, this.#options.decode)
     const received = await this.#intake.take(exchange, lease =>
-      this.#receive(exchange, { content, gzip, lease }, out, signal),
+      this.#receive(exchange, { content, encoding, lease }, out, signal),
     )
     return { status: 202, body: { received } }
   }
@@ -67,14 +67,14 @@ export class HttpSource implements Source {
   /** Passes on all events of a body as room becomes available. */
   async #receive(
     exchange: Exchange,
-    { content, gzip, lease }: { content: BodyFormat; gzip: boolean; lease: Lease },
+    { content, encoding, lease }: { content: BodyFormat; encoding: BodyEncoding | undefined; lease: Lease },
     out: Output,
     signal: AbortSignal,
   ): Promise<PassedOn<number>> {
     const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes, decode: codec } = this.#options
     const { request } = exchange
     const onBegin = (fail: (refusal: Refusal) => void) => exchange.reading(fail)
-    const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
+    const { bytes, size } = await readBody(request, { encoding, maxBytes, lease, onBegin })
     exchange.read()
     lease.received()
     // From here on, `run` does not end before all events of this body are passed on.

@@ -3,7 +3,7 @@ import { codecOption, maxLineBytesOption } from '../../core/codecs/options.js'
 import type { OptionProblem } from '../../core/component.js'
 import { byteSize, duration, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { auth } from '../../net/key.js'
+import { auth, exposedWarnings } from '../../net/key.js'
 import { isLocal, listenOptions } from '../../net/listen-options.js'
 
 export const httpOptions = z
@@ -53,11 +53,5 @@ export const httpOptions = z
 
 export type HttpSourceOptions = z.output<typeof httpOptions>
 
-/** Warns if everyone can send events, or if keys are sent without encryption. */
-export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] {
-  if (isLocal(listen)) return []
-  const path = ['listen']
-  if (auth.type !== 'none') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
-  if (tls?.client_ca_file) return []
-  return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
-}
+export const listenWarnings = ({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] =>
+  isLocal(listen) ? [] : exposedWarnings(['listen'], auth, tls)

@@ -13,7 +13,7 @@ const LEASE = { hold() {}, received() {}, release() {} }
 export async function beginSession(request: IncomingMessage, response: ServerResponse, access: Access): Promise<void> {
   const { headers } = request
   const isForm = headers.accept?.includes('text/html') ?? false
-  const { bytes, size } = await readBody(request, { gzip: false, maxBytes: MOST_BYTES, lease: LEASE, onBegin() {} })
+  const { bytes, size } = await readBody(request, { maxBytes: MOST_BYTES, lease: LEASE, onBegin() {} })
   const token = tokenIn(bytes.toString('utf8', 0, size), headers['content-type'])
   try {
     const cookie = await access.begin(token, headers)

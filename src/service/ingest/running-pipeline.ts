@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { within } from '../../lib/time.js'
 import { type BodyFormat, checkEventHeaders } from '../../net/http/events/checks.js'
 import type { WholeBody } from '../../net/http/events/send-body.js'
-import { readBody } from '../../net/http/server/body.js'
+import { type BodyEncoding, readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
 import { type Lease, RequestMemory } from '../../net/http/server/quota.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
@@ -129,7 +129,7 @@ export class RunningPipeline {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
       throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
     }
-    const { content, gzip } = checkEventHeaders(request, maxBody)
+    const { content, encoding } = checkEventHeaders(request, maxBody)
     const key = keyOf(request)
     const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++
@@ -137,7 +137,7 @@ export class RunningPipeline {
     let answer: Promise<Received> | undefined
     let bytes = 0
     try {
-      const body = await this.#read(request, content, gzip, lease)
+      const body = await this.#read(request, content, encoding, lease)
       try {
         await confirm()
       } catch (error) {
@@ -197,7 +197,7 @@ export class RunningPipeline {
   async #read(
     request: IncomingMessage,
     content: BodyFormat,
-    gzip: boolean,
+    encoding: BodyEncoding | undefined,
     lease: Lease,
   ): Promise<Required<WholeBody>> {
     let refuse: ((refusal: Refusal) => void) | undefined
@@ -207,7 +207,7 @@ export class RunningPipeline {
       else this.#reading.add(fail)
     }
     try {
-      const options = { gzip, maxBytes: this.#options.maxBody, lease, onBegin }
+      const options = { encoding, maxBytes: this.#options.maxBody, lease, onBegin }
       const { bytes, size } = await readBody(request, options)
       const release = () => freeBody(bytes)
       return { bytes: bytes.subarray(0, size), release, size, content, peer: peerOf(request.socket) }

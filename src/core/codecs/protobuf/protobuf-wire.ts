@@ -26,7 +26,7 @@ export function broken(): never {
 export class WireReader {
   readonly b: Buffer
   p: number
-  readonly end: number
+  end: number
   /** The upper 32 bits of the last varint. */
   high = 0
 

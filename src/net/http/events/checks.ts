@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Codec } from '../../../core/codec.js'
 import { errorText } from '../../../core/errors.js'
 import { type AccessKey, type AuthOptions, credentialsOf, schemeOf } from '../../key.js'
+import type { BodyEncoding } from '../server/body.js'
 import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** The format of a body: JSON lines, JSON, or lines of text. */
@@ -17,22 +18,16 @@ const CONTENTS: Record<string, BodyFormat> = {
   'text/plain': 'text',
 }
 
-const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
+export const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
 /** Checks the headers; throws a Refusal. Lines of text may also have the media type of `decode`. */
 export function checkEventHeaders(
   request: IncomingMessage,
   maxBytes: number,
   decode?: Codec,
-): { content: BodyFormat; gzip: boolean } {
+): { content: BodyFormat; encoding: BodyEncoding | undefined } {
   const { headers } = request
-  // HTTP 1.0 does not require the header.
-  if (headers.host === undefined && request.httpVersion === '1.1')
-    throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
-  if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
-    throw new Refusal(417, 'unsupported_expectation', 'expect must be 100-continue')
-  if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
-    throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
+  checkTransport(request)
   const type = mediaType(headers['content-type'])
   const own = mediaType(decode?.definition.contentType)
   const isOwn = type !== '' && (type === own || decode?.definition.mediaTypes?.includes(type) === true)
@@ -47,16 +42,37 @@ export function checkEventHeaders(
       { accept: ['application/x-ndjson, application/json, text/plain', ...(isListed ? [] : [own])].join(', ') },
     )
   }
-  const gzip = isGzip(headers)
-  if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
-  return { content, gzip }
+  const encoding = encodingOf(headers)
+  checkSize(headers, maxBytes)
+  return { content, encoding }
 }
 
-function isGzip(headers: IncomingHttpHeaders): boolean {
+/** Checks the headers that concern the transport of the body; throws a Refusal. */
+export function checkTransport({ headers, httpVersion }: IncomingMessage): void {
+  // HTTP 1.0 does not require the header.
+  if (headers.host === undefined && httpVersion === '1.1')
+    throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
+  if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
+    throw new Refusal(417, 'unsupported_expectation', 'expect must be 100-continue')
+  if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
+    throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
+}
+
+export function checkSize(headers: IncomingHttpHeaders, maxBytes: number): void {
+  if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+}
+
+/** How the body of a request is compressed. Throws a Refusal if it is none of `allowed`. */
+export function encodingOf(
+  headers: IncomingHttpHeaders,
+  allowed: readonly BodyEncoding[] = ['gzip'],
+): BodyEncoding | undefined {
   const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase()
-  if (encoding === 'identity' || encoding === '') return false
-  if (encoding === 'gzip' || encoding === 'x-gzip') return true
-  throw new Refusal(415, 'unsupported_encoding', 'content-encoding must be gzip or none', { 'accept-encoding': 'gzip' })
+  if (encoding === 'identity' || encoding === '') return undefined
+  const found = allowed.find(one => one === encoding || `x-${one}` === encoding)
+  if (found) return found
+  const text = `content-encoding must be ${allowed.join(', ')} or none`
+  throw new Refusal(415, 'unsupported_encoding', text, { 'accept-encoding': allowed.join(', ') })
 }
 
 /** Throws a Refusal unless the request is authorized. */

@@ -9,13 +9,18 @@ import { linesOfJson } from './json-body.js'
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
-interface Portion {
+export interface EventPortion {
   readonly frame: Frame
   readonly pieces: number
 }
 
 /** Splits a body into lines, in frames of limited size. Modifies the body, which needs room for one more byte. */
-export function* framesOf(bytes: Buffer, size: number, content: BodyFormat, maxLineBytes: number): Generator<Portion> {
+export function* framesOf(
+  bytes: Buffer,
+  size: number,
+  content: BodyFormat,
+  maxLineBytes: number,
+): Generator<EventPortion> {
   const marked = size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
   let end = marked ? size - 3 : size
@@ -25,7 +30,7 @@ export function* framesOf(bytes: Buffer, size: number, content: BodyFormat, maxL
 }
 
 /** Splits a body into a codec's records. If a record is incomplete, throws a Refusal and yields no record. */
-export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
+export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<EventPortion> {
   try {
     checkRecords(framing, body)
   } catch (error) {
@@ -41,7 +46,7 @@ function* portionsOf(
   splitter: LineSplitter,
   skipsBlank = false,
   size = PORTION_BYTES,
-): Generator<Portion> {
+): Generator<EventPortion> {
   let pieces = 0
   try {
     for (let at = 0; at < body.length; at += size) {

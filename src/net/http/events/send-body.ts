@@ -4,10 +4,11 @@ import { TEXT_LINES } from '../../../core/codecs/text.js'
 import type { Output, SourceContext } from '../../../core/component.js'
 import type { AckStatus } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
+import type { Origin } from '../../../core/event/origin.js'
 import { recordSplitter } from '../../../core/options/multiline-options.js'
 import { deferred } from '../../../lib/time.js'
 import type { BodyFormat } from './checks.js'
-import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
+import { type EventPortion, framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
 export interface BodyBytes {
   readonly bytes: Buffer
@@ -40,27 +41,39 @@ export interface Sending {
  */
 export async function sendBody(
   { bytes, size, content, peer, release }: WholeBody,
-  { context, out, maxLineBytes, codec = TEXT_LINES, turn, pieces: counter }: Sending,
+  { codec = TEXT_LINES, ...sending }: Sending,
 ): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  const { context, maxLineBytes, turn } = sending
   const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
   const origin = peer === undefined ? base : { ...base, peer }
-  const outcome = new Outcome()
   const framing = content === 'text' ? codec.framing : undefined
-  let received = 0
   try {
     await turn?.(Math.min(size, PORTION_BYTES))
     const portions = framing
       ? recordsOf(bytes.subarray(0, size), framing, recordSplitter(framing, maxLineBytes, context.metrics))
       : framesOf(bytes, size, content, maxLineBytes)
-    for (const { frame, pieces } of portions) {
-      if (received > 0) await turn?.(PORTION_BYTES)
-      received += frame.length
-      if (counter) counter.value += pieces
-      await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
-    }
+    return await sendPortions(portions, origin, sending)
   } finally {
     // The frames have their own memory.
     release?.()
+  }
+}
+
+/** Emits all events of the portions. Undefined in place of a portion: only waits for its turn. */
+export async function sendPortions(
+  portions: Iterable<EventPortion | undefined>,
+  origin: Origin,
+  { context, out, turn, pieces: counter }: Omit<Sending, 'maxLineBytes' | 'codec'>,
+): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  const outcome = new Outcome()
+  let received = 0
+  for (const portion of portions) {
+    if (received > 0 || !portion) await turn?.(PORTION_BYTES)
+    if (!portion) continue
+    const { frame, pieces } = portion
+    received += frame.length
+    if (counter) counter.value += pieces
+    await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
   }
   return { received, settled: outcome.whole() }
 }

@@ -1,5 +1,6 @@
-import type { IncomingMessage } from 'node:http'
-import { createGunzip } from 'node:zlib'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Readable, Transform } from 'node:stream'
+import zlib from 'node:zlib'
 import { bodyRoom, freeBody, takeBody } from './body-memory.js'
 import type { Lease } from './quota.js'
 import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
@@ -43,8 +44,20 @@ class Collected {
   }
 }
 
+/** A request, or a stream of HTTP/2. */
+type Body = Readable & { readonly headers?: IncomingHttpHeaders }
+
+export type BodyEncoding = 'gzip' | 'zstd'
+
+export const HAS_ZSTD = 'createZstdDecompress' in zlib
+/** Maximum window of zstd as a power of two: 8 MiB, which senders over HTTP must not exceed. */
+const MOST_WINDOW_BITS = 23
+
 export interface BodyOptions {
-  readonly gzip: boolean
+  /** How the body is compressed; a function is called with the whole body, and may throw a Refusal. */
+  readonly encoding?: BodyEncoding | ((body: Buffer) => BodyEncoding | undefined) | undefined
+  /** Bytes before the compressed content. */
+  readonly skip?: number
   /** Limit of the body as received, and as decompressed. */
   readonly maxBytes: number
   readonly lease: Lease
@@ -59,15 +72,15 @@ export interface BodyOptions {
  * A compressed body is collected completely before it is decompressed. A zlib stream would keep each waiting part as an
  * object, which takes hundreds of times the memory if each part has one byte.
  */
-export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
-  const { gzip, maxBytes, lease, onBegin } = options
+export function readBody(request: Body, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
+  const { maxBytes, lease, onBegin } = options
   return new Promise((resolve, reject) => {
     // If the client left before this call, the request emits nothing more.
     if (request.destroyed) {
       reject(new Gone())
       return
     }
-    const length = request.headers['content-length']
+    const length = request.headers?.['content-length']
     const body = new Collected(maxBytes, bytes => lease.hold(bytes), length === undefined ? undefined : Number(length))
     let parts = 0
     let stopInflating = () => {}
@@ -92,8 +105,14 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
       }
     }
     const onEnd = () => {
-      if (gzip) stopInflating = inflate(body, { maxBytes, lease }, done, fail)
-      else done(body)
+      try {
+        const content = body.bytes.subarray(0, body.size)
+        const encoding = typeof options.encoding === 'function' ? options.encoding(content) : options.encoding
+        if (encoding) stopInflating = inflate(body, encoding, options, done, fail)
+        else done(body)
+      } catch (error) {
+        fail(error)
+      }
     }
     const onClose = () => {
       if (!request.readableEnded) fail(new Gone())
@@ -106,14 +125,15 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
 /** Decompresses a body. Returns a function that cancels the decompression. */
 function inflate(
   body: Collected,
-  { maxBytes, lease }: Pick<BodyOptions, 'maxBytes' | 'lease'>,
+  encoding: BodyEncoding,
+  { maxBytes, lease, skip = 0 }: BodyOptions,
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
   // Counts only the larger of the compressed and the decompressed buffer. The compressed buffer is freed soon; until
   // then, a body of `maxBytes` must have room.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
-  const gunzip = createGunzip()
+  const inflater = inflaterOf(encoding)
   const add = (part: Buffer) => {
     try {
       inflated.add(part)
@@ -121,11 +141,21 @@ function inflate(
       fail(error)
     }
   }
-  gunzip.on('data', add).on('end', () => {
+  inflater.on('data', add).on('end', () => {
     lease.hold(inflated.bytes.length)
     done(inflated)
   })
-  gunzip.on('error', () => fail(new Refusal(400, 'not_gzip', 'the body is not complete, valid gzip')))
-  gunzip.end(body.bytes.subarray(0, body.size))
-  return () => gunzip.destroy()
+  const broken = () => fail(new Refusal(400, `not_${encoding}`, `the body is not complete, valid ${encoding}`))
+  inflater.on('error', broken)
+  inflater.end(body.bytes.subarray(skip, body.size))
+  return () => inflater.destroy()
+}
+
+function inflaterOf(encoding: BodyEncoding): Transform {
+  if (encoding === 'gzip') return zlib.createGunzip()
+  const { createZstdDecompress, constants } = zlib as typeof zlib & {
+    createZstdDecompress(options: object): Transform
+    constants: { ZSTD_d_windowLogMax: number }
+  }
+  return createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: MOST_WINDOW_BITS } })
 }

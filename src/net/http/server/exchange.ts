@@ -4,17 +4,40 @@ import type { OpenRequest } from '../../intake.js'
 import type { Refusal } from './refusal.js'
 import { onReplyOver } from './respond.js'
 
-export class Exchange implements OpenRequest {
+/** A request that can be refused until its body was read. */
+export class Refusable {
+  #fail: ((refusal: Refusal) => void) | undefined
+  #refusal: Refusal | undefined
+
+  /** Call before reading the body. If `fail` is called, it must end the reading. Returns false if it was called. */
+  reading(fail: (refusal: Refusal) => void): boolean {
+    this.#fail = fail
+    if (this.#refusal) fail(this.#refusal)
+    return !this.#refusal
+  }
+
+  /** Call when the body was read completely. From then on, the request can no longer be refused. */
+  read(): void {
+    this.#fail = undefined
+  }
+
+  /** Refuses the request, unless its body was already read. */
+  refuse(refusal: Refusal): void {
+    this.#refusal ??= refusal
+    this.#fail?.(refusal)
+  }
+}
+
+export class Exchange extends Refusable implements OpenRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly socket: Socket
   readonly closed: Promise<void>
   /** Whether the client waits for 100 Continue before it sends the body. */
   #waits: boolean
-  #fail: ((refusal: Refusal) => void) | undefined
-  #refusal: Refusal | undefined
 
   constructor(request: IncomingMessage, response: ServerResponse) {
+    super()
     this.request = request
     this.response = response
     this.socket = request.socket
@@ -24,23 +47,10 @@ export class Exchange implements OpenRequest {
     response.on('error', () => {})
   }
 
-  /** Call before reading the body. If `fail` is called, it must end the reading. */
-  reading(fail: (refusal: Refusal) => void): void {
-    this.#fail = fail
-    if (this.#refusal) fail(this.#refusal)
-    else {
-      if (this.#waits) this.response.writeContinue()
-      this.#waits = false
-    }
-  }
-
-  /** Call when the body was read completely. From then on, the request can no longer be refused. */
-  read(): void {
-    this.#fail = undefined
-  }
-
-  refuse(refusal: Refusal): void {
-    this.#refusal ??= refusal
-    this.#fail?.(refusal)
+  override reading(fail: (refusal: Refusal) => void): boolean {
+    const isOpen = super.reading(fail)
+    if (isOpen && this.#waits) this.response.writeContinue()
+    if (isOpen) this.#waits = false
+    return isOpen
   }
 }

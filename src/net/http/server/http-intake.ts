@@ -58,7 +58,7 @@ export function httpServer(
     },
     refuse: (socket, status) => {
       count(context, String(status))
-      intake.refused(socket, 'no_request', STATUS_CODES[status]!, status)
+      intake.refused(socket, { code: 'no_request', message: STATUS_CODES[status]!, status })
       endWith(socket, status)
     },
   })
@@ -77,7 +77,10 @@ async function answer(exchange: Exchange, answering: Answering, signal: AbortSig
     reply = await answering.take(exchange)
   } catch (error) {
     if (error instanceof Gone) {
-      intake.refused(socket, 'aborted', 'the client closed the connection before the body was complete')
+      intake.refused(socket, {
+        code: 'aborted',
+        message: 'the client closed the connection before the body was complete',
+      })
       return count(context, 'aborted')
     }
     reply = refusalOf(error, socket, request, answering)
@@ -88,7 +91,7 @@ async function answer(exchange: Exchange, answering: Answering, signal: AbortSig
 }
 
 function refusalOf(error: unknown, socket: Socket, request: IncomingMessage, { intake, refusal }: Answering): Reply {
-  if (error instanceof Refusal) intake.refused(socket, error.code, error.message, error.status)
+  if (error instanceof Refusal) intake.refused(socket, error)
   else intake.failed(error)
   const refused = error instanceof Refusal ? error : new Refusal(500, 'failed', 'this request could not be handled')
   const { status, headers, code, message, close } = refused

@@ -22,6 +22,9 @@ export class Refusal extends Error {
   }
 }
 
+/** A refusal that its source has logged. */
+export class LoggedRefusal extends Refusal {}
+
 /** The client disconnected before the request was complete. */
 export class Gone extends Error {}
 

@@ -64,7 +64,7 @@ export function leaveBody(plugin: FastifyInstance): void {
 async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise<Buffer> {
   try {
     if (Number(raw.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
-    const { bytes, size } = await readBody(raw, { gzip: false, maxBytes, lease: lease!, onBegin: () => {} })
+    const { bytes, size } = await readBody(raw, { maxBytes, lease: lease!, onBegin: () => {} })
     return bytes.subarray(0, size)
   } catch (error) {
     if (error instanceof Refusal && error.status === 413) throw new ApiError(413, 'body_too_large', error.message)

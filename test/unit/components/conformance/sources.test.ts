@@ -86,6 +86,23 @@ const inputs: Readonly<Record<string, (folder: string) => SourceInput | Promise<
           .catch(() => 0),
     }
   },
+  otlp() {
+    return {
+      options: { http: { listen: '127.0.0.1:0' } },
+      answers: true,
+      write(lines, port) {
+        const logRecords = lines.map(stringValue => ({ body: { stringValue } }))
+        const body = JSON.stringify({ resourceLogs: [{ scopeLogs: [{ logRecords }] }] })
+        const headers = { 'content-type': 'application/json', connection: 'close' }
+        return fetch(`http://127.0.0.1:${port}/v1/logs`, { method: 'POST', body, headers })
+          .then(async answer => {
+            await answer.arrayBuffer()
+            return answer.status
+          })
+          .catch(() => 0)
+      },
+    }
+  },
 }
 
 /** Counts events, and keeps none of them. */
