@@ -158,7 +158,7 @@ async function boxesOf(options: DaemonOptions, env: Io['env']) {
   if (config === undefined) {
     const { statusAt } = await import('../daemon/admin/daemon-view.js')
     return withSides(
-      (await statusAt(findSocket(options, env))).components,
+      (await statusAt(await findSocket(options, env))).components,
       ({ side_outputs = {}, discarded, kind }) => [
         ...Object.keys(side_outputs),
         ...(kind === 'processor' && discarded > 0 ? [DISCARDED] : []),

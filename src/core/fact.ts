@@ -46,7 +46,9 @@ export interface Seen {
   /** Wall-clock time in milliseconds. */
   readonly wall: number
   /** The path of the daemon's configuration, if it is a file, and the data_dir. Missing while the daemon starts. */
-  readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
+  readonly about?:
+    | { readonly config?: string | undefined; readonly config_hash?: string; readonly data_dir: string }
+    | undefined
 }
 
 /** The end of an advice about data that cannot be written. */

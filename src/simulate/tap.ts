@@ -93,7 +93,7 @@ const LONGEST_MS = 2 ** 31 - 1
  */
 export async function simulateTap(options: ReplayTapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)
-  const socket = findSocket(options, io.env)
+  const socket = await findSocket(options, io.env)
   const config = options.config ?? (await statusAt(socket)).config
   if (config === undefined)
     throw new UsageError('the daemon has no configuration file: give the configuration with --config', 'simulate')

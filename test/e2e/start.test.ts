@@ -1,10 +1,11 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { built } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
 /** What a start loads: loading a module takes about half a millisecond, and most of a start is spent on that. */
 
@@ -19,6 +20,10 @@ async function loadedBy(t: Test, config: string) {
   const run = sluice(['run', 'sluice.yaml'], { cwd: folder, env: { NODE_V8_COVERAGE: coverage } })
   run.child.stdin!.end('one line\n')
   t.equal(await run.exit, 0, run.stderr)
+  return loadedIn(coverage)
+}
+
+function loadedIn(coverage: string) {
   const own = new Set<string>()
   const packages = new Set<string>()
   for (const report of readdirSync(coverage)) {
@@ -89,4 +94,33 @@ t.test('a run loads the codecs that it names, and all of them where records on t
     disk.own.filter(path => /^core\/codecs\/(csv|grok\/grok|regex|syslog\/syslog)\.js$/.test(path)),
     ['core/codecs/csv.js', 'core/codecs/grok/grok.js', 'core/codecs/regex.js', 'core/codecs/syslog/syslog.js'],
   )
+})
+
+/** It was 52 when this was written. */
+const MOST_OF_STATUS = 60
+
+t.test('status of a daemon whose configuration has not changed reads no configuration', async t => {
+  const folder = testFolder(t)
+  const config = `data_dir: ${join(folder, 'state')}
+metrics: false
+sources: { in: { type: stdin } }
+destinations: { out: { type: blackhole, inputs: [in] } }
+`
+  writeFileSync(join(folder, 'sluice.yaml'), config)
+  const daemon = sluice(['run', 'sluice.yaml'], { cwd: folder })
+  await until('it runs', () => existsSync(join(folder, 'state/sluice.sock')))
+  const coverage = join(folder, 'coverage')
+  const statusOf = async () => {
+    const status = sluice(['status', '--config', 'sluice.yaml'], { cwd: folder, env: { NODE_V8_COVERAGE: coverage } })
+    await status.exit
+    return status.stdout
+  }
+  t.match(await statusOf(), 'Nothing is wrong.')
+  const { own, packages } = loadedIn(coverage)
+  t.same([...packages], [])
+  t.ok(own.includes('cli/inspect/status.js') && own.length <= MOST_OF_STATUS, `${own.length} modules`)
+  writeFileSync(join(folder, 'sluice.yaml'), `${config}wrong: true\n`)
+  t.match(await statusOf(), 'the configuration cannot be used any more')
+  daemon.child.stdin!.end()
+  t.equal(await daemon.exit, 0, daemon.stderr)
 })

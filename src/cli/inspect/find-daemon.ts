@@ -8,12 +8,12 @@ import {
   type OtherDaemons,
   otherDaemons,
   selected,
+  socketOfRunning,
   usualSocket,
 } from '../../daemon/admin/daemon-socket.js'
 import { statusAt } from '../../daemon/admin/daemon-view.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
-import { dataDirIn } from '../../engine/config/load.js'
 import { shellWord } from '../../lib/shell-word.js'
 
 export interface Daemon {
@@ -31,9 +31,12 @@ export interface Daemon {
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = selected(options, env)
   if (config === undefined || socket !== undefined) {
-    const found = findSocket(options, env)
+    const found = await findSocket(options, env)
     return { socket: found, mistakes: [], others: otherDaemons(options, found, env) }
   }
+  const running = await socketOfRunning(config, env)
+  if (running !== undefined) return { socket: running, mistakes: [] }
+  const { dataDirIn } = await import('../../engine/config/load.js')
   const { dataDir, problems } = dataDirIn(config, env)
   if (problems.length === 0) return { socket: socketPath(dataDir), mistakes: [] }
   const todo =

@@ -174,7 +174,7 @@ export interface FlowNumbers {
 
 /** Gets the daemon's status twice, `intervalMs` apart. */
 async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<FlowNumbers> {
-  const socket = findSocket(options, env)
+  const socket = await findSocket(options, env)
   const view = async () => viewOf(await statusAt(socket))
   const before = await view()
   await sleep(intervalMs)

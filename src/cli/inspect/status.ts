@@ -4,9 +4,8 @@ import { type DaemonView, terminalOf, viewOf } from '../../daemon/admin/daemon-v
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
-import { failed } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
-import { clockTime, lasting, short } from '../../lib/units.js'
+import { clockTime, counted, lasting, short } from '../../lib/units.js'
 import { findDaemon, statusFrom } from './find-daemon.js'
 import { activityLines, backlogLines, managedLine, otherLines } from './screen-parts.js'
 
@@ -104,7 +103,9 @@ function pastOutages({ destinations, wall }: DaemonView): string[] {
     if (state !== 'ready' || outage === undefined) return []
     const { since, until, failures, error } = outage
     const lasted = lasting((Date.parse(until) - Date.parse(since)) / 1000)
-    return [`${id}: ${clockTime(since, wall)} to ${clockTime(until, wall)} (${lasted}), ${failed(failures)}: ${error}`]
+    return [
+      `${id}: ${clockTime(since, wall)} to ${clockTime(until, wall)} (${lasted}), ${counted(failures, 'failed attempt')}: ${error}`,
+    ]
   })
 }
 

@@ -5,12 +5,9 @@ import { ConfigError } from '../../core/errors.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { ask, type DaemonOptions, findSocket, selected } from '../../daemon/admin/daemon-socket.js'
 import { statusAt, terminalOf } from '../../daemon/admin/daemon-view.js'
-import { loadDaemonConfig } from '../../daemon/managed/local-part.js'
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
-import { conditionOf } from '../../daemon/process/condition-flag.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import type { Named } from '../../daemon/status/problems.js'
-import { componentsOf } from '../../engine/config/inputs.js'
 import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { type Daemon, findDaemon } from './find-daemon.js'
 import { otherLines } from './screen-parts.js'
@@ -31,6 +28,7 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
   if (limit !== undefined) query.set('limit', String(wholeNumber(limit, 'limit', 'tap')))
   if (where !== undefined) {
+    const { conditionOf } = await import('../../daemon/process/condition-flag.js')
     conditionOf(where, 'where', 'tap')
     query.set('where', where)
   }
@@ -67,7 +65,7 @@ function isFile(component: string): boolean {
 async function listComponents(options: DaemonOptions, io: Io): Promise<number> {
   const { config, socket } = selected(options, io.env)
   const all =
-    config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)
+    config === undefined ? await running(await findSocket({ config, socket }, io.env)) : await configured(config, io)
   const width = Math.max(...all.map(({ id }) => id.length))
   const rows = all.map(({ id, kind, type }) => `  ${id.padEnd(width)}  ${kind} (${type})`)
   io.stderr.write(printableText(`sluice tap: COMPONENT is missing; it is one of these:\n${rows.join('\n')}\n`))
@@ -82,6 +80,10 @@ async function running(socket: string): Promise<readonly Named[]> {
 
 /** The components of a configuration. If it is invalid now: the components of the daemon that was started with it. */
 async function configured(path: string, io: Io): Promise<readonly Named[]> {
+  const [{ loadDaemonConfig }, { componentsOf }] = await Promise.all([
+    import('../../daemon/managed/local-part.js'),
+    import('../../engine/config/inputs.js'),
+  ])
   try {
     return componentsOf(await loadDaemonConfig(path, io.env))
   } catch (error) {

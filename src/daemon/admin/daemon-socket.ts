@@ -1,13 +1,15 @@
 import { constants, existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { errorCode } from '../../core/errors.js'
-import { dataDirOf } from '../../engine/config/load.js'
-import { userConfigs, userState } from '../../engine/config/user-folders.js'
+import type { Status } from '../../core/status-document.js'
+import { dataDirFrom, userConfigs, userState } from '../../engine/config/user-folders.js'
+import { digestOf, textsOf, writtenDataDir } from '../../engine/config/yaml/config-files.js'
 import { fileIdentity } from '../../lib/files/final-path.js'
 import { machineText } from '../../lib/files/machine-text.js'
 import { refusalOf } from '../../lib/files/refusal.js'
 import { shellWord } from '../../lib/shell-word.js'
+import { deadline } from '../../lib/time.js'
 import { type Io, pathIn, UsageError } from '../process/command-line.js'
 import { askSocket, textOf } from './ask-socket.js'
 import { socketPath } from './socket.js'
@@ -17,6 +19,8 @@ export interface DaemonOptions {
   readonly socket: string | undefined
 }
 
+/** How long a daemon may take to say with which configuration it runs. */
+const KNOWN_MS = 2000
 const MACHINE_CONFIG = '/etc/sluice/sluice.yaml'
 
 /** The daemon that the options select or, if they select none, the environment. */
@@ -28,14 +32,14 @@ export function selected({ config, socket }: DaemonOptions, env: Io['env']): Dae
 }
 
 /** The socket of the selected daemon. If no daemon is selected, the socket at a default path. */
-export function findSocket(options: DaemonOptions, env: Io['env']): string {
+export async function findSocket(options: DaemonOptions, env: Io['env']): Promise<string> {
   const { config, socket } = selected(options, env)
   if (socket !== undefined) return socket
-  if (config !== undefined) return socketPath(dataDirOf(config, env))
+  if (config !== undefined) return await socketOf(config, env)
   const found = usualSocket(env)
   if (found !== undefined) return found
   const usual = usualConfigs(env).find(path => existsSync(path))
-  const configured = usual === undefined ? undefined : socketPath(dataDirOf(usual, env))
+  const configured = usual === undefined ? undefined : await socketOf(usual, env)
   const running = runningSockets()
   if (configured !== undefined && (running.length === 0 || existsSync(configured))) return configured
   const places = [...usualConfigs(env), ...usualSockets(env)].join(', ')
@@ -44,6 +48,28 @@ export function findSocket(options: DaemonOptions, env: Io['env']): string {
   throw new UsageError(
     `no daemon found at the default paths (${places}). ${which} --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
   )
+}
+
+async function socketOf(config: string, env: Io['env']): Promise<string> {
+  const running = await socketOfRunning(config, env)
+  if (running !== undefined) return running
+  const { dataDirOf } = await import('../../engine/config/load.js')
+  return socketPath(dataDirOf(config, env))
+}
+
+/**
+ * The socket of a daemon that runs with a configuration whose files have not changed since it read them; undefined: there
+ * is none at the path that their texts name. Needs none of the modules that read a configuration.
+ */
+export async function socketOfRunning(config: string, env: Io['env']): Promise<string | undefined> {
+  const files = textsOf([config])
+  if (!files) return undefined
+  const path = socketPath(dataDirFrom(writtenDataDir(files), config, env))
+  if (!existsSync(path)) return undefined
+  const limit = deadline(KNOWN_MS)
+  const status = await askJson<Partial<Status>>(path, '/status', limit.signal).catch(() => undefined)
+  limit.clear()
+  return status?.config === resolve(config) && status.config_hash === digestOf(files) ? path : undefined
 }
 
 /** In the kernel's list of sockets, matches sockets on which a daemon listens. */

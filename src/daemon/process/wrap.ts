@@ -1,16 +1,28 @@
-import stringWidth from 'string-width'
+import { createRequire } from 'node:module'
 
 /** Fits text into the columns of a terminal. A character takes up to two columns. */
 
-/** Columns that `text` takes on a terminal. Terminals differ, so this is an estimate. */
-export const displayWidth = (text: string): number => stringWidth(text)
+const require = createRequire(import.meta.url)
+const ASCII = /^[ -~]*$/
+let stringWidth: ((text: string) => number) | undefined
+let segmenter: Intl.Segmenter | undefined
 
-const graphemes = new Intl.Segmenter()
+/**
+ * Columns that `text` takes on a terminal. Terminals differ, so this is an estimate. The tables for characters beyond
+ * ASCII are loaded only for a text that has some: they take a fifth of the CPU time of `sluice status`.
+ */
+export function displayWidth(text: string): number {
+  if (ASCII.test(text)) return text.length
+  stringWidth ??= (require('string-width') as { default: (text: string) => number }).default
+  return stringWidth(text)
+}
+
+const graphemes = (text: string): Intl.Segments => (segmenter ??= new Intl.Segmenter()).segment(text)
 const WIDEST = 2
 
 /** Splits text into graphemes, and graphemes wider than two columns into code points. */
 function* characters(text: string): Generator<string> {
-  for (const { segment } of graphemes.segment(text)) {
+  for (const { segment } of graphemes(text)) {
     if (displayWidth(segment) <= WIDEST) yield segment
     else yield* segment
   }
@@ -29,7 +41,7 @@ export function beginning(text: string, columns: number): string {
 
 /** The longest beginning of `text` that has at most `length` UTF-16 units and ends between two characters. */
 export function cutAt(text: string, length: number): string {
-  return text.slice(0, graphemes.segment(text).containing(length)?.index)
+  return text.slice(0, graphemes(text).containing(length)?.index)
 }
 
 /** The longest end of `text` that takes at most `columns`. */

@@ -170,7 +170,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     waits: () => waits.all,
     isStopping: () => pipeline.isStopping,
     reloadingSince: () => pipeline.replacingSince,
-    about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
+    about: () => ({
+      config: origin.configPath,
+      config_hash: pipeline.config.digest,
+      data_dir: pipeline.config.dataDir,
+    }),
     rates,
     startedAt,
     totals,

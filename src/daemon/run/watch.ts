@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Config } from '../../engine/config/load.js'
-import { digestOfFiles, stateOfFiles } from '../../engine/config/yaml/files.js'
+import { digestOfFiles, stateOfFiles } from '../../engine/config/yaml/config-files.js'
 import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.js'
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'

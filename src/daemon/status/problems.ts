@@ -96,7 +96,7 @@ function outageDetail(destination: DestinationState, wall: number): string {
   const { since, failures = 0, last_failure, next_attempt, oldest_event } = destination
   const sentences: string[] = []
   if (since !== undefined) {
-    const parts = [`Since ${clockTime(since, wall)}, ${failed(failures)}`]
+    const parts = [`Since ${clockTime(since, wall)}, ${counted(failures, 'failed attempt')}`]
     if (last_failure !== undefined && failures > 1) parts.push(`the last at ${clockTime(last_failure, wall)}`)
     if (next_attempt !== undefined) {
       const isNow = Date.parse(next_attempt) - wall < 1000
@@ -107,9 +107,6 @@ function outageDetail(destination: DestinationState, wall: number): string {
   if (oldest_event !== undefined) sentences.push(`The oldest waiting event is from ${clockTime(oldest_event, wall)}.`)
   return sentences.join(' ')
 }
-
-/** `1 failed attempt`, `2 failed attempts`. */
-export const failed = (attempts: number) => `${attempts} failed attempt${attempts === 1 ? '' : 's'}`
 
 function sourceProblems({ sources }: Observed): GradedProblem[] {
   return sources.map(({ id, state, reason }) => {

@@ -22,9 +22,10 @@ import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import type { StatusPageOptions } from './status-page-options.js'
 import type { ConfigTest } from './test-options.js'
-import { userState } from './user-folders.js'
+import { dataDirFrom, stateFolder } from './user-folders.js'
+import { digestOf, writtenDataDir } from './yaml/config-files.js'
 import { readDocument } from './yaml/document.js'
-import { type ConfigSource, configFile, digestOf, readConfig } from './yaml/files.js'
+import { type ConfigSource, configFile, readConfig } from './yaml/files.js'
 import { mergeInto } from './yaml/merge.js'
 import { type ConfigNode, type MapEntry, type MapNode, placeText, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
@@ -137,12 +138,9 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
   const parsed = readSettings(root, new Explainer(found, new NearestName()), found)
   // Ignores problems in components, because their variables are often set only in the daemon's environment.
   const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
-  const data_dir = parsed ? parsed.data_dir : source.files.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
-  return { dataDir: foldersOf({ data_dir }, path, env).dataDir, problems }
+  const data_dir = parsed ? parsed.data_dir : writtenDataDir(source.files)
+  return { dataDir: dataDirFrom(data_dir, path, env), problems }
 }
-
-/** The line that sets data_dir, in a file whose structure cannot be read. */
-const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
 const notOurs = (program: string): string =>
   `this is a configuration of ${program}; Sluice has its own format. sluice init writes a configuration; examples are in ${documentPath('config/examples')}`
@@ -234,7 +232,7 @@ function assemble(
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
-  const { state, dataDir } = foldersOf(parsed, path, env)
+  const dataDir = dataDirFrom(parsed?.data_dir, path, env)
   fileCheck?.(root, drafts, parsed?.service, found, dataDir)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
@@ -261,16 +259,11 @@ function assemble(
     tests: parsed.tests ?? [],
     isLocalPart,
     managed: parsed.managed,
-    service: parsed.service && { ...serviceOf(parsed.service, state), plugins: forService },
+    service: parsed.service && { ...serviceOf(parsed.service, stateFolder(path, env)), plugins: forService },
   }
 }
 
 /** `state`: the folder of systemd or of the user. `dataDir`: the option data_dir, else `state`, else `./state`. */
-function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, path: string, env: NodeJS.ProcessEnv) {
-  const state = env.STATE_DIRECTORY?.split(':')[0] || userState(path, env)
-  return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
-}
-
 function serviceOf({ data_dir, ...options }: ServiceOptions, state: string | undefined) {
   return { ...options, dataDir: resolve(data_dir ?? (state ? join(state, 'service') : 'service-state')) }
 }

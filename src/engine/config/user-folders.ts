@@ -16,6 +16,14 @@ export function userState(config: string, env: Env): string | undefined {
   return dirname(whole) !== configs ? undefined : name === 'sluice' ? state : `${state}@${name}`
 }
 
+/** The folder for state that systemd or the user's folders give; undefined: neither does. */
+export const stateFolder = (config: string, env: Env): string | undefined =>
+  env.STATE_DIRECTORY?.split(':')[0] || userState(config, env)
+
+/** The absolute path of the data folder. `given`: the option data_dir. */
+export const dataDirFrom = (given: string | undefined, config: string, env: Env): string =>
+  resolve(given ?? (stateFolder(config, env) || 'state'))
+
 function folderOf(env: Env, name: string, fallback: string): string | undefined {
   const [given = '', home = ''] = [env[name], env.HOME]
   // The specification says to ignore relative paths.

@@ -1,58 +1,15 @@
 import { isUtf8 } from 'node:buffer'
-import { createHash } from 'node:crypto'
-import { join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { readdirSync, readFileSync, statSync } from '../../../lib/files/disk/disk.js'
+import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Plugins } from '../plugins/load-plugins.js'
+import { configFiles } from './config-files.js'
 import { parseYaml, type TreeOf } from './load-yaml.js'
 import { SourceText } from './node.js'
 import { Problems } from './problems.js'
 
 /** Larger files are rejected, since reading them takes too long. Even long lists of limits are smaller. */
 const MOST_BYTES = 1024 * 1024
-const YAML_FILE = /^[^.].*\.ya?ml$/
-
-/** The named file, or all YAML files of a folder. Throws if the path does not exist. */
-export function configFiles(path: string): string[] {
-  if (!statSync(path).isDirectory()) return [path]
-  const names = readdirSync(path).filter(name => YAML_FILE.test(name))
-  return names.sort().map(name => join(path, name))
-}
-
-/** A short hash of files' names and texts. */
-export function digestOf(files: readonly { readonly file: string; readonly text: string | Buffer }[]): string {
-  const digest = createHash('sha256')
-  for (const { file, text } of files) digest.update(`${file}\0${Buffer.byteLength(text)}\0`).update(text)
-  return digest.digest('hex').slice(0, 12)
-}
-
-/** The digest of the current texts of configurations and other files; undefined if a file cannot be read. */
-export function digestOfFiles(paths: readonly string[]): string | undefined {
-  try {
-    const files = paths.flatMap(configFiles).filter(file => statSync(file).isFile())
-    return digestOf(files.map(file => ({ file, text: readFileSync(file) })))
-  } catch {
-    return undefined
-  }
-}
-
-/**
- * Returns a text that changes when a file of the configuration or of `others` is written or replaced, or when a link to
- * such a file changes. Computing this text takes less time than computing the digest.
- */
-export function stateOfFiles(path: string, others: readonly string[] = []): string {
-  try {
-    return [...configFiles(path), ...others]
-      .map(file => {
-        const { dev, ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
-        return `${file} ${dev} ${ino} ${size} ${mtimeNs} ${ctimeNs}`
-      })
-      .join('\n')
-  } catch (error) {
-    return String(error)
-  }
-}
 
 /** The files of a configuration, read and parsed once. */
 export interface ConfigSource {

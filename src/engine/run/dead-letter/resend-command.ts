@@ -1,7 +1,7 @@
 import type { Seen } from '../../../core/fact.js'
 import { shellWord } from '../../../lib/shell-word.js'
 import { dataDirOf } from '../../config/load.js'
-import { stateOfFiles } from '../../config/yaml/files.js'
+import { stateOfFiles } from '../../config/yaml/config-files.js'
 import { pathOf } from '../state/inventory.js'
 
 /** A command line that sends dead letters again. It works from any folder. */
