@@ -7,17 +7,10 @@ import { behindMark, type Codec, NEWLINE } from '../codec.js'
 import { InternalError } from '../errors.js'
 import type { EventBatch } from '../event/batch.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
+import { type Encoded, SharedEncodings } from '../event/shared-encodings.js'
 import { JSON_OBJECTS } from './json.js'
 
-/**
- * Bytes to write, in order. Use the parts before the batches settle, because they may be slices of the batches' chunks.
- */
-export interface Encoded {
-  readonly parts: Buffer[]
-  bytes: number
-  /** Optional: call this when the parts are no longer read, so that their memory can be reused. */
-  release?(): void
-}
+export type { Encoded }
 
 /** Runs of unchanged events with at least this many bytes are sent as slices. Shorter runs are copied together. */
 const SLICE_FROM = 16 * 1024
@@ -137,8 +130,17 @@ export class RawEncoder {
 /** How a destination encodes events: with a codec, or as the lines that were read. */
 export type Encoding = Codec | 'raw'
 
-/** Encodes every event as a line of `codec`, even if another codec decoded the event. Throws only InternalErrors. */
+/**
+ * Encodes every event as a line of `codec`, even if another codec decoded the event. Destinations with the same codec
+ * share the bytes. Throws only InternalErrors.
+ */
 export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
+  // A codec that counts what it leaves out counts for each destination. One with a file may have another content.
+  if (codec.onLeftOut || codec.load) return linesOf(codec, batches)
+  return SharedEncodings.of(batches, codec, () => linesOf(codec, batches))
+}
+
+function linesOf(codec: Codec, batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
   try {
     for (const batch of batches) codec.write(batch, parts)

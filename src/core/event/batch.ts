@@ -12,6 +12,7 @@ import type { Fields } from './event-fields.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 import type { ReadFrom, SentOffsets } from './sent-offsets.js'
+import { SharedEncodings } from './shared-encodings.js'
 
 /** Fixed cost of a batch in bytes, which limits the number of small batches within a budget. */
 const BATCH_OVERHEAD = 1024
@@ -42,6 +43,9 @@ export class EventBatch {
    * source sets `readFrom` before it sends the batch.
    */
   readFrom: ReadFrom | undefined
+  /** What the unchanged copies of the batch share; undefined if only one reader holds the batch, or it was changed. */
+  shared: SharedEncodings | undefined
+  sharedFrom = 0
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -129,6 +133,7 @@ export class EventBatch {
   /** Returns `texts`, and creates it if necessary. Write the JSON of an event to `texts`, then call `setText`. */
   textsToChange(): ChangedTexts {
     this.isRun = false
+    this.shared = undefined
     if (this.#remembers) {
       this.#before ??= { flags: this.flags.slice(0, this.length), texts: this.#texts?.slice(0, this.length) }
     }
@@ -271,6 +276,7 @@ export class EventBatch {
   /** Keeps in the batch only events with a 0 in `column`. `count` and `bytes`: their number and total size. */
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
     const { starts, ends } = this
+    this.shared = undefined
     if (this.#isShared) {
       this.#isShared = false
       this.starts = columnOf(this.chunk, starts, count)
@@ -295,6 +301,12 @@ export class EventBatch {
     this.places?.move(from, to)
     this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
+  }
+
+  /** Returns a batch for each of `count` holders. As long as they do not change it, they share its encodings. */
+  forks(count: number): EventBatch[] {
+    this.shared ??= new SharedEncodings()
+    return Array.from({ length: count }, (_, i) => (i === 0 ? this : this.fork()))
   }
 
   /** Copies events [from, to) for another holder. Both batches share the bytes, but not later modifications. */
@@ -351,6 +363,8 @@ export class EventBatch {
     copy.behind = this.behind
     copy.sentOffsets = this.sentOffsets?.slice(from, to)
     copy.places = this.places?.slice(from, to)
+    copy.shared = this.shared
+    copy.sharedFrom = this.sharedFrom + from
     copy.#isUtf8 = this.#isUtf8
     copy.#texts = this.#texts?.slice(from, to)
     return copy
@@ -427,6 +441,7 @@ export class EventBatch {
   /** Moves the lines to another chunk. The lines with a 1 in `changed` will be scanned again. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
+    this.shared = undefined
     this.flags = this.flags.slice(0, this.length)
     if (changed) {
       for (let i = 0; i < this.length; i++) if (changed[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)

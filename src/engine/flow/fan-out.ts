@@ -102,7 +102,7 @@ export class FanOut {
     if (inputs.length === 1) return inputs[0]!.write(batch)
     // Makes all copies before passing on the original batch, because the reader of the original may change or settle it
     // immediately.
-    const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
+    const copies = batch.forks(inputs.length)
     const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
     return full.length === 0 ? undefined : Promise.all(full).then(() => {})
   }
