@@ -258,7 +258,7 @@ t.test('every package has a home', async t => {
     }
   }
   // They are loaded by createRequire.
-  const others = ['brace-expansion', 'picomatch']
+  const others = ['brace-expansion', 'picomatch', 'string-width']
   t.same([...imported, ...others].sort(), Object.keys(HOMES).sort(), 'and is imported there')
   const tests = walk(join(checkout, 'test')).filter(path => path.endsWith('.test.ts'))
   const without = tests.filter(path => !importsOf(read('test', path)).some(({ specifier }) => specifier === 'tap'))
