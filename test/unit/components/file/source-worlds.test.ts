@@ -429,3 +429,18 @@ t.test('an unread file was truncated and written, and no sweep has seen it until
     [undefined],
   )
 })
+
+t.test('while nothing runs, a file is deleted, and another one comes and goes under its name', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  await first.stop()
+  await laterFiles(dir)
+  rmSync(path)
+  writeFileSync(`${path}.1`, 'line 1\n')
+  const next = await tail({ include: [path] }, first.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(path), ['line 1'])
+  await next.stop()
+})
