@@ -10,6 +10,7 @@ process.chdir(dirname(dirname(fileURLToPath(import.meta.url))))
 /** What they export is the kernel: formats of lines and of records are in their own folders. */
 const PARTS = [
   'src/core/codecs/assembly/field-lines.ts',
+  'src/core/codecs/assembly/layout.ts',
   'src/lib/kernel/assembly/index.ts',
   'src/components/loki/assembly/entries.ts',
   'src/components/otlp/assembly/log-records.ts',

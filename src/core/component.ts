@@ -111,6 +111,8 @@ export interface Destination extends Lifecycle {
    * throws a DeliveryError, and the engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
+  /** Whether all events of the batch are in the partition of its first event. Without it, the engine asks for each. */
+  isOnePartition?(batch: EventBatch): boolean
   /**
    * Returns where the receiver stores the event, such as the name of an index; undefined: not known. If the events of one
    * target fail and others do not, the engine retries them separately, one request of a target at a time.

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { BoundedMap } from '../lib/bounded-map.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldPath, PathError, readFieldPath } from './event/field-path.js'
@@ -176,16 +177,21 @@ export function sharedReaders(field: (path: FieldPath) => FieldReader): (path: F
 /** Separates values. UTF-8 text never contains this byte. */
 const SEPARATOR = Buffer.from([0xff])
 
+const [MOST_KNOWN, LONGEST_KEY] = [1024, 256]
+
 /** Members of a JSON object whose values are template texts. Empty values are left out. */
 export class TemplateMembers {
-  readonly #constant: string
+  /** The members that all events have. */
+  readonly constant: string
   readonly #variable: readonly { readonly name: string; readonly compiled: CompiledTemplate }[]
   readonly #text = new GrowingBytes()
+  /** Members by key. Many events have the same. */
+  readonly #known = new BoundedMap<string, string>(MOST_KNOWN)
 
   constructor(templates: Readonly<Record<string, Template>>, field: (path: FieldPath) => FieldReader) {
     const all = Object.entries(templates)
     const constant = all.filter(([, template]) => isConstant(template))
-    this.#constant = constant.reduce((json, [name, { parts }]) => json + member(json, name, parts.join('')), '')
+    this.constant = constant.reduce((json, [name, { parts }]) => json + member(json, name, parts.join('')), '')
     this.#variable = all
       .filter(([, template]) => !isConstant(template))
       .map(([name, template]) => ({ name, compiled: compileTemplate(template, field) }))
@@ -198,12 +204,17 @@ export class TemplateMembers {
 
   /** Returns the members for event `i`, such as `"app":"cart","level":"info"`. */
   of(batch: EventBatch, i: number): string {
-    let json = this.#constant
+    if (this.isConstant) return this.constant
+    const key = this.key(batch, i)
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    let json = this.constant
     for (const { name, compiled } of this.#variable) {
       this.#text.clear()
       compiled.append(batch, i, this.#text)
       json += member(json, name, this.#text.bytes.toString('utf8', 0, this.#text.length))
     }
+    if (key.length <= LONGEST_KEY) this.#known.set(key, json)
     return json
   }
 

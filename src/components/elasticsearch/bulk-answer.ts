@@ -95,9 +95,12 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
+/** The result in an item such as `{"create":{"status":201}}`. */
+const resultIn = (item: unknown) => (typeof item === 'object' && item !== null ? Object.values(item)[0] : undefined)
+
 /** Whether the item is the usual report of a stored event. Skips parsing, which is slower than sending. */
-function isCreated(item: unknown): boolean {
-  const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
+export function isCreated(item: unknown): boolean {
+  const { status, error, failure_store: store } = (resultIn(item) ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined
 }
 
@@ -110,8 +113,8 @@ interface ItemOptions {
 
 /** Reads an event's result from its item in a bulk response; undefined if the item has another form. */
 export function readItem(value: unknown, index: number, options: ItemOptions): EventResult | undefined {
-  const [given] = typeof value === 'object' && value !== null ? Object.values(value) : []
-  if (isCreated(given)) return { index, status: CREATED }
+  const given = resultIn(value)
+  if (isCreated(value)) return { index, status: CREATED }
   const { data: found } = item.safeParse(given)
   if (!found) return undefined
   const { status, error, failure_store: store } = found

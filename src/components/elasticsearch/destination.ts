@@ -3,7 +3,7 @@ import { fieldsIn } from '../../core/event/event-fields.js'
 import { isConstant } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { withoutSlash } from '../../net/http/client/options.js'
-import { readBulkRefusal, readItem } from './bulk-answer.js'
+import { isCreated, readBulkRefusal, readItem } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 import { BULK_PATH, elasticsearchOptions } from './options.js'
@@ -75,6 +75,7 @@ export const elasticsearch = defineHttpDestination({
       answerList: {
         name: 'items',
         isWhole: true,
+        isTaken: isCreated,
         entry: (value, position) => readItem(value, position, { isNamedByEvents, onFailureStore, makeUnique }),
       },
     }

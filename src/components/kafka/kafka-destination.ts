@@ -130,6 +130,10 @@ export class KafkaDestination implements Destination {
     await this.#cluster.close()
   }
 
+  isOnePartition(): boolean {
+    return this.#topics.areConstant
+  }
+
   partitionOf(batch: EventBatch, i: number): string {
     return this.#topics.partitionOf(batch, i)
   }

@@ -51,6 +51,7 @@ export const loki = defineHttpDestination({
       ...(tenant && { headers: { [TENANT]: tenant } }),
       // For a request with several streams, Loki reports only the rejected events of the last stream.
       partOf: (batch, i) => push.labelsOf(batch, i),
+      isOnePart: push.isOneStream,
       mostPartitions: Math.min(options.max_streams + 1, MOST_OPEN),
       takenStatus: 204,
       encode: request => push.encode(request),

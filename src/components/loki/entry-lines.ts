@@ -1,20 +1,16 @@
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { MOST_ESCAPED } from '../../lib/formats/json-string.js'
 import { type LineMemory, type Lines, MOST_LINES } from '../../lib/kernel/line-memory.js'
 
-type Write = (
-  length: number,
-  starts: number,
-  ends: number,
-  shift: number,
-  seconds: number,
-  nanos: number,
-  to: number,
-) => number
-
 export interface EntryExports {
-  readonly writeEntries: Write
-  readonly writeValues: Write
+  writeEntries(
+    length: number,
+    starts: number,
+    ends: number,
+    shift: number,
+    seconds: number,
+    nanos: number,
+    to: number,
+  ): number
 }
 
 /** Maximum bytes of an entry without its line, plus the bytes that may be written beyond the entry. */
@@ -22,7 +18,7 @@ const ENTRY_BYTES = 64
 /** The kernel writes seconds of 10 digits and 32 bits: the years 2001 to 2106. */
 const [FIRST, LAST] = [1_000_000_000, 2 ** 32 - 1]
 
-/** Writes lines as entries of a push request: in JSON, with a comma between them, or in protobuf. */
+/** Writes lines as entries of a push request in protobuf. */
 export class EntryLines {
   readonly #code: EntryExports
   readonly #memory: LineMemory
@@ -45,17 +41,15 @@ export class EntryLines {
     lines: Lines,
     from: number,
     { unix, readTime }: { readonly unix: { seconds: number; nanos: number }; readTime(i: number): void },
-    format: 'json' | 'protobuf',
     to: GrowingBytes,
   ): number {
     const { starts, ends } = lines
     const { output } = this.#memory
-    const growth = format === 'json' ? MOST_ESCAPED : 1
     const most = Math.min(lines.length, from + MOST_LINES)
     let room = output.length
     let until = from
     for (; until < most; until++) {
-      room -= (ends[until]! - starts[until]!) * growth + ENTRY_BYTES
+      room -= ends[until]! - starts[until]! + ENTRY_BYTES
       if (room < 0) break
       readTime(until)
       if (unix.seconds < FIRST || unix.seconds > LAST) break
@@ -64,8 +58,7 @@ export class EntryLines {
     }
     const end = this.#memory.put({ ...lines, length: until }, from, 0)
     if (end === from) return from
-    const write = format === 'json' ? this.#code.writeValues : this.#code.writeEntries
-    const stop = write(
+    const stop = this.#code.writeEntries(
       end - from,
       this.#memory.starts.byteOffset,
       this.#memory.ends.byteOffset,
@@ -74,7 +67,7 @@ export class EntryLines {
       this.#nanos.byteOffset,
       output.byteOffset,
     )
-    to.add(output, format === 'json' && to.length === 0 ? 1 : 0, stop - output.byteOffset)
+    to.add(output, 0, stop - output.byteOffset)
     return end
   }
 }

@@ -1,4 +1,5 @@
-import { addEventText, type Encoded, encodedEvent, eventText, roomFor, writtenFrom } from '../../core/codecs/encode.js'
+import { type Encoded, encodedEvent, eventText, roomFor, writtenFrom } from '../../core/codecs/encode.js'
+import { column, EVENT_ESCAPED, LayoutWriter, nanosColumn } from '../../core/codecs/layout.js'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -8,7 +9,6 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { sizeOfAll } from '../../lib/formats/parts.js'
 import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
-import type { Lines } from '../../lib/kernel/line-memory.js'
 import { EntryLines } from './entry-lines.js'
 import type { LokiOptions } from './options.js'
 import { ProtobufPush } from './protobuf-push.js'
@@ -44,8 +44,10 @@ export class PushRequest {
   readonly #labels: TemplateMembers
   readonly #metadata: TemplateMembers
   readonly #time: EventTime
+  /** Writes entries in JSON. */
+  readonly #json: LayoutWriter
   readonly #protobuf: ProtobufPush | undefined
-  /** The WebAssembly kernel, which writes most entries. Undefined if it cannot run, or if entries have metadata. */
+  /** Writes most entries in protobuf. Undefined if the kernel cannot run, or if entries have metadata. */
   readonly #kernel: EntryLines | undefined
   /** Streams by the values of their labels. */
   readonly #streams = new Map<string, Stream>()
@@ -61,8 +63,15 @@ export class PushRequest {
     this.#labels = new TemplateMembers(options.labels, field)
     this.#metadata = new TemplateMembers(options.structured_metadata, field)
     this.#time = new EventTime(field(options.timestamp))
+    const metadata = column(
+      (batch, i) => this.#metadata.of(batch, i),
+      members => (members === '' ? '"]' : `",{${members}}]`),
+    )
+    const hasMetadata = Object.keys(options.structured_metadata).length > 0
+    const record = ['["', nanosColumn(this.#time), '","', EVENT_ESCAPED, hasMetadata ? metadata : '"]']
+    this.#json = new LayoutWriter({ encoding: options.encoding, record, between: ',' })
     if (options.compression === 'snappy') this.#protobuf = new ProtobufPush()
-    if (Object.keys(options.structured_metadata).length === 0) this.#kernel = theKernel()?.part(EntryLines)
+    if (!hasMetadata) this.#kernel = theKernel()?.part(EntryLines)
     const other = Object.entries(options.labels).map(([name, template]) => [
       name,
       isConstant(template) ? template.parts.join('') : OTHER,
@@ -81,9 +90,10 @@ export class PushRequest {
         stream.usedAt = now
         let values = streams.get(stream.labels)
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
-        const from = i
-        i = this.#addLines(batch, i, stream, values)
-        if (i === from) this.#add(batch, i++, values)
+        const from = i++
+        while (i < batch.length && (this.isOneStream || this.#streamOf(batch, i) === stream)) i++
+        if (this.#protobuf) this.#addProtobuf(batch, from, i, this.#protobuf, values)
+        else this.#json.add(batch, from, i, values)
         if (stream === this.#other) this.#countOther(i - from)
         if (stream.hasNoLabels) this.#countUnknown(i - from)
       }
@@ -102,33 +112,24 @@ export class PushRequest {
     return { parts, bytes: sizeOfAll(parts), release }
   }
 
-  /** From `first` on, adds the events of a stream that the kernel writes in one call. Returns the index after them. */
-  #addLines(batch: EventBatch, first: number, stream: Stream, values: GrowingBytes): number {
-    const lines = this.#kernel && writtenFrom(this.#options.encoding, batch, first)
-    if (!lines) return first
+  /** Adds the events [from, until) of a stream. */
+  #addProtobuf(batch: EventBatch, from: number, until: number, protobuf: ProtobufPush, values: GrowingBytes): void {
+    const { encoding } = this.#options
     const time = { unix: this.#time.unix, readTime: (i: number) => this.#time.readUnix(batch, i) }
-    const ofStream = this.#labels.isConstant ? lines : { ...lines, length: this.#endOf(stream, batch, first, lines) }
-    return this.#kernel!.write(ofStream, first, time, this.#protobuf ? 'protobuf' : 'json', values)
-  }
-
-  /** Returns the index after the events from `first` on that are in the same stream. */
-  #endOf(stream: Stream, batch: EventBatch, first: number, { length }: Lines): number {
-    let i = first + 1
-    while (i < length && this.#streamOf(batch, i) === stream) i++
-    return i
-  }
-
-  #add(batch: EventBatch, i: number, values: GrowingBytes): void {
-    const metadata = this.#metadata.of(batch, i)
-    if (this.#protobuf) {
-      const line = encodedEvent(this.#options.encoding, batch, i)
-      this.#time.readUnix(batch, i)
-      this.#protobuf.add(values, this.#time.unix, line, metadata)
-      return
+    for (let i = from; i < until; ) {
+      const lines = this.#kernel && writtenFrom(encoding, batch, i, until)
+      const first = i
+      if (lines) i = this.#kernel!.write(lines, i, time, values)
+      if (i > first) continue
+      const line = encodedEvent(encoding, batch, i)
+      time.readTime(i)
+      protobuf.add(values, time.unix, line, this.#metadata.of(batch, i++))
     }
-    values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
-    addEventText(this.#options.encoding, batch, i, values)
-    values.addText(metadata === '' ? '"]' : `",{${metadata}}]`)
+  }
+
+  /** Whether all events have the same labels. */
+  get isOneStream(): boolean {
+    return this.#labels.isConstant
   }
 
   lineOf(batch: EventBatch, i: number): string {

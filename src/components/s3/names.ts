@@ -51,6 +51,10 @@ export class KeyPrefixes implements ObjectNames {
     this.#hasTime = isDated(key)
   }
 
+  isOnePrefix(batch: EventBatch): boolean {
+    return this.#texts.areConstant && (!this.#hasTime || this.#time.isReceipt(batch))
+  }
+
   prefixOf(batch: EventBatch, i: number): string {
     const text = this.#texts.partitionOf(batch, i)
     if (!this.#hasTime) return text

@@ -1,9 +1,9 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
+import { type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
 import { exactJson } from '../../lib/formats/normal-json.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
-import { behindMark, type Codec, NEWLINE } from '../codec.js'
+import { BYTE_ORDER_MARK, behindMark, type Codec, NEWLINE } from '../codec.js'
 import { InternalError } from '../errors.js'
 import type { EventBatch } from '../event/batch.js'
 import { INVALID, MODIFIED } from '../event/flags.js'
@@ -181,11 +181,6 @@ export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): 
   return whole(Buffer.from(encoding === 'raw' ? exactJson(batch.fields(i, true)) : encoding.encodeEvent(batch, i)))
 }
 
-export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
-  const { bytes, start, end } = encodedEvent(encoding, batch, i)
-  addEscaped(to, bytes, start, end)
-}
-
 export interface Bytes {
   readonly bytes: Buffer
   readonly start: number
@@ -207,16 +202,25 @@ function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | un
   return { bytes: texts.bytes, start: texts.starts[i]!, end: texts.ends[i]! }
 }
 
+/** Whether the encoded bytes of event `i` are its line as it was read, without a byte order mark to leave out. */
+const isLine = (encoding: Encoding, batch: EventBatch, i: number) =>
+  isInChunk(encoding, batch, i) && (encoding === 'raw' || batch.chunk[batch.starts[i]!] !== BYTE_ORDER_MARK)
+
 function isInChunk(encoding: Encoding, batch: EventBatch, i: number): boolean {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   return !isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))
 }
 
 /**
- * Returns the encoded events from `first` on that follow each other in one buffer, up to `length`. Undefined if the
- * bytes of event `first` do not exist yet.
+ * Returns the encoded events from `first` on that follow each other in one buffer, up to `length`, which is at most
+ * `until`. Undefined if the bytes of event `first` do not exist yet.
  */
-export function writtenFrom(encoding: Encoding, batch: EventBatch, first: number): Lines | undefined {
+export function writtenFrom(
+  encoding: Encoding,
+  batch: EventBatch,
+  first: number,
+  until = batch.length,
+): Lines | undefined {
   const found = writtenAt(encoding, batch, first)
   if (!found) return undefined
   const { texts, flags, chunk } = batch
@@ -224,7 +228,7 @@ export function writtenFrom(encoding: Encoding, batch: EventBatch, first: number
   const { starts, ends } = inChunk ? batch : texts!
   if (starts[first] !== found.start) return undefined
   let length = first + 1
-  for (; length < batch.length && starts[length]! >= ends[length - 1]!; length++)
-    if (!(inChunk ? isInChunk(encoding, batch, length) : texts!.has(length))) break
+  for (; length < until && starts[length]! >= ends[length - 1]!; length++)
+    if (!(inChunk ? isLine(encoding, batch, length) : texts!.has(length))) break
   return { chunk: found.bytes, starts, ends, flags, length }
 }

@@ -1,4 +1,6 @@
+import { NINE, ZERO } from '../../lib/formats/ascii.js'
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
+import { writeBytes } from '../../lib/formats/json-string.js'
 import type { EventBatch } from './batch.js'
 import { eventNumber } from './event-id.js'
 import { type FieldReader, NUMBER, STRING_VALUE } from './field-reader.js'
@@ -82,6 +84,18 @@ export class EventTime {
     return this.#lastText
   }
 
+  /** Whether all events of the batch have the time of receipt. */
+  isReceipt(batch: EventBatch): boolean {
+    return this.#field.isReceipt(batch)
+  }
+
+  /** If the event has the text that `isoOf` returns, loads its reader with it, and returns that. */
+  writtenIso(batch: EventBatch, i: number): FieldReader | undefined {
+    const field = this.#field
+    if (this.isReceipt(batch) || field.load(batch, i) !== STRING_VALUE || !field.plain) return undefined
+    return this.#text.isUsual(field.bytes, field.start, field.end) ? field : undefined
+  }
+
   /** Returns milliseconds since the epoch. If the event has no valid time, returns the time of receipt. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
@@ -98,11 +112,12 @@ export class EventTime {
   }
 
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
-    if (this.#field.isReceipt(batch)) return this.#received(batch.receivedAt)
+    if (this.isReceipt(batch)) return this.#received(batch.receivedAt)
     const kind = this.#field.load(batch, i)
     if (kind !== STRING_VALUE && kind !== NUMBER) return undefined
+    const { bytes, start, end, plain } = this.#field
+    if (kind === STRING_VALUE && plain) return this.#text.partsIn(bytes, start, end)
     // A double cannot hold nanoseconds, so a number is read as it is written.
-    const { bytes, start, end } = this.#field
     const isWritten = kind === NUMBER && bytes.length > 0
     return this.#text.partsOf(isWritten ? bytes.toString('latin1', start, end) : this.#field.text())
   }
@@ -126,20 +141,57 @@ export interface TimeParts {
   readonly digits: string
 }
 
+/** Longer texts are not times in a usual format. */
+const LONGEST_KEPT = 64
+/** The lengths of `2026-01-31T23:59:59`, of the same with `Z`, and of a time with nine digits of a fraction. */
+const [SECOND, SECOND_Z, LONGEST_USUAL] = [19, 20, 30]
+const USUAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/
+const [POINT, ZED] = [0x2e, 0x5a]
+
 /** Parses the text of a time: RFC 3339 and similar formats, or a Unix time as a number. */
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
+  /** The last text as bytes, compared before a string is made. */
+  readonly #bytes = Buffer.alloc(LONGEST_KEPT)
+  #length = -1
   /** Consecutive times mostly share a second. So this class keeps the last text without fraction, and its seconds. */
   #last = ''
   #seconds = 0
+  /** The last time such as `2026-01-31T23:59:59`, and its seconds. */
+  readonly #second = Buffer.alloc(SECOND)
+  #usualSeconds = 0
 
   partsOf(text: string): TimeParts | undefined {
     if (text !== this.#lastText) {
       this.#lastText = text
+      this.#length = -1
       this.#lastParts = this.#read(text)
     }
     return this.#lastParts
+  }
+
+  /** Like `partsOf`, for a text in UTF-8. */
+  partsIn(bytes: Buffer, start: number, end: number): TimeParts | undefined {
+    const length = end - start
+    if (length === this.#length && isEqual(this.#bytes, bytes, start, length)) return this.#lastParts
+    if (this.isUsual(bytes, start, end)) {
+      this.#lastText = ''
+      this.#lastParts = { seconds: this.#usualSeconds, digits: bytes.toString('latin1', start + SECOND_Z, end - 1) }
+    } else this.partsOf(bytes.toString('utf8', start, end))
+    this.#length = length <= LONGEST_KEPT ? length : -1
+    if (length <= LONGEST_KEPT) writeBytes(bytes, start, end, this.#bytes, 0)
+    return this.#lastParts
+  }
+
+  /** Whether the text is a time such as `2026-01-31T23:59:59.123Z`, of the same second as one that was read before. */
+  isUsual(bytes: Buffer, start: number, end: number): boolean {
+    const length = end - start
+    if (length < SECOND_Z || length > LONGEST_USUAL || bytes[end - 1] !== ZED) return false
+    if (!isEqual(this.#second, bytes, start, SECOND)) return false
+    if (length === SECOND_Z) return true
+    for (let i = start + SECOND_Z; i < end - 1; i++) if (bytes[i]! < ZERO || bytes[i]! > NINE) return false
+    return bytes[start + SECOND] === POINT && length > SECOND_Z + 1
   }
 
   #read(text: string): TimeParts | undefined {
@@ -151,9 +203,19 @@ export class TimeText {
       this.#last = whole
       const bytes = Buffer.from(whole)
       this.#seconds = parseIsoTime(bytes, 0, bytes.length) / 1000
+      if (USUAL.test(whole) && !Number.isNaN(this.#seconds)) {
+        bytes.copy(this.#second)
+        this.#usualSeconds = this.#seconds
+      }
     }
     return Number.isNaN(this.#seconds) ? undefined : { seconds: this.#seconds, digits }
   }
+}
+
+/** Compares from the end, because consecutive times differ there. */
+function isEqual(last: Buffer, bytes: Buffer, start: number, length: number): boolean {
+  for (let i = length - 1; i >= 0; i--) if (last[i] !== bytes[start + i]) return false
+  return true
 }
 
 function ofEpoch(number: string, behind: string): { seconds: number; digits: string } {

@@ -1,8 +1,7 @@
-import { putEscaped } from '../../../lib/kernel/assembly/escapes'
 import { copyBytes, putHead, sizeOfGroups } from '../../../lib/kernel/assembly/numbers'
 
 /**
- * Writes lines as entries of a push request, with the same results as ../push-request.ts. Line i is [starts[i],
+ * Writes lines as entries of a push request in protobuf, with the same results as ../push-request.ts. Line i is [starts[i],
  * ends[i]) minus `shift`. Its time is `seconds[i]` (u32, of 10 digits) and `nanos[i]` (u32).
  */
 
@@ -13,14 +12,8 @@ const NANOS_TAG: u8 = 0x10
 const LINE_TAG: u8 = 0x12
 /** Bytes of a time in protobuf, without its nanoseconds. Seconds of 10 digits take 5 bytes. */
 const TIME_BYTES: usize = 7
-const SECOND_DIGITS: usize = 10
-const NANO_DIGITS: usize = 9
-/** `,["` before the time, `","` after it, and `"]` after the line. The first two are in a u32. */
-const BEFORE_TIME: u32 = 0x225b2c
-const AFTER_TIME: u32 = 0x222c22
-const AFTER_LINE: u16 = 0x5d22
 
-/** Writes entries in protobuf. Returns their end. */
+/** Returns the end of the entries. */
 export function writeEntries(
   length: u32,
   starts: usize,
@@ -42,36 +35,6 @@ export function writeEntries(
     to = putHead(to, LINE_TAG, size)
     copyBytes(<usize>(start - shift), size, to)
     to += size
-  }
-  return to
-}
-
-/** Writes a number with this many digits. Returns their end. */
-@inline
-function putDigits(to: usize, value: u32, digits: usize): usize {
-  for (let at = to + digits; at > to; value /= 10) store<u8>(--at, <u8>(0x30 + (value % 10)))
-  return to + digits
-}
-
-/** Writes entries in JSON, each after a comma. Returns their end. */
-export function writeValues(
-  length: u32,
-  starts: usize,
-  ends: usize,
-  shift: i32,
-  seconds: usize,
-  nanos: usize,
-  to: usize,
-): usize {
-  for (let i: usize = 0; i < <usize>length; i++) {
-    store<u32>(to, BEFORE_TIME)
-    to = putDigits(to + 3, load<u32>(seconds + (i << 2)), SECOND_DIGITS)
-    to = putDigits(to, load<u32>(nanos + (i << 2)), NANO_DIGITS)
-    store<u32>(to, AFTER_TIME)
-    const at = i << 2
-    to = putEscaped(<usize>(load<i32>(starts + at) - shift), <usize>(load<i32>(ends + at) - shift), to + 3)
-    store<u16>(to, AFTER_LINE)
-    to += 2
   }
   return to
 }

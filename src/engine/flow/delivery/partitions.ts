@@ -43,7 +43,7 @@ const ALL: Named = { key: '', name: undefined, refusal: undefined }
  * partition are sent in order, because only one request of a partition is in flight at a time.
  */
 export class Partitions {
-  readonly #destination: Pick<Destination, 'partitionOf' | 'targetOf'>
+  readonly #destination: Pick<Destination, 'partitionOf' | 'isOnePartition' | 'targetOf'>
   readonly #batcher: () => Batcher
   readonly #most: number
   /** Open partitions by key, least recently used first. Each of them has waiting events or a request in flight. */
@@ -59,7 +59,10 @@ export class Partitions {
   /** Batches with events for which no partition can be opened now. `at`: when the batch arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
-  constructor(destination: Pick<Destination, 'partitionOf' | 'targetOf' | 'mostPartitions'>, batcher: () => Batcher) {
+  constructor(
+    destination: Pick<Destination, 'partitionOf' | 'isOnePartition' | 'targetOf' | 'mostPartitions'>,
+    batcher: () => Batcher,
+  ) {
     this.#destination = destination
     this.#most = destination.mostPartitions ?? MOST_OPEN
     this.#batcher = batcher
@@ -227,13 +230,10 @@ export class Partitions {
    * Returns the remaining events.
    */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
-    if (!this.#destination.partitionOf && this.#failing.size === 0) {
-      this.#find(batch, 0)!.batcher.add(batch, at)
-      return undefined
-    }
     const first = this.#find(batch, 0)
     if (!first) return batch
-    let count = 1
+    const isOne = !this.#destination.partitionOf || this.#destination.isOnePartition?.(batch)
+    let count = isOne && this.#failing.size === 0 ? batch.length : 1
     let next: Partition | undefined = first
     while (count < batch.length && (next = this.#find(batch, count)) === first) count++
     if (count === batch.length) {

@@ -34,6 +34,8 @@ export interface ObjectFormat {
 export interface ObjectNames {
   /** The beginning of the object name for an event. Throws a DeliveryError if the event fits no object. */
   prefixOf(batch: EventBatch, i: number): string
+  /** Whether all events of the batch have the prefix of its first event. */
+  isOnePrefix(batch: EventBatch): boolean
 }
 
 const ENDS: Readonly<Record<Compression, { readonly suffix: string; readonly type?: string }>> = {
@@ -68,6 +70,7 @@ export async function compress(content: Buffer, compression: Exclude<Compression
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>
+  readonly isOnePartition: NonNullable<Destination['isOnePartition']>
   readonly mostPartitions = MOST_OBJECTS
   readonly #spool: ObjectSpool
   readonly #format: ObjectFormat
@@ -92,6 +95,7 @@ export class SpooledDestination implements Destination {
     })
     this.spool = this.#spool = spool
     this.partitionOf = (batch, i) => names.prefixOf(batch, i)
+    this.isOnePartition = batch => names.isOnePrefix(batch)
     this.#format = format
     this.#store = store
     this.#context = context

@@ -28,7 +28,7 @@ function ofFour(table: usize, bytes: u32): u32 {
   return entry(table + 3, bytes) ^ entry(table + 2, bytes >> 8) ^ entry(table + 1, bytes >> 16) ^ entry(table, bytes >> 24)
 }
 
-function sumOf(p: usize, end: usize): u32 {
+export function sumOf(p: usize, end: usize): u32 {
   let sum: u32 = ~0
   for (; p + 16 <= end; p += 16)
     sum = ofFour(12, load<u32>(p) ^ sum) ^ ofFour(8, load<u32>(p, 4)) ^ ofFour(4, load<u32>(p, 8)) ^ ofFour(0, load<u32>(p, 12))

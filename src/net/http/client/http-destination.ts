@@ -29,6 +29,7 @@ export class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #heads: RequestHeads
   readonly partitionOf?: NonNullable<Destination['partitionOf']>
+  readonly isOnePartition: NonNullable<Destination['isOnePartition']>
   readonly targetOf?: NonNullable<Destination['targetOf']>
   readonly mostPartitions: number | undefined
   readonly #transport: Transport
@@ -44,6 +45,7 @@ export class HttpDestination implements Destination {
     this.#key = AccessKey.of(auth, log, reach)
     this.#heads = new RequestHeads(format, options.headers, context.field)
     if (this.#heads.partitionOf) this.partitionOf = this.#heads.partitionOf
+    this.isOnePartition = () => this.#heads.isOnePartition
     if (format.targetOf) this.targetOf = format.targetOf
     this.mostPartitions = format.mostPartitions
     this.#transport = new Transport(options, context)

@@ -1,4 +1,5 @@
 import type { Encoded } from '../../../core/codecs/encode.js'
+import type { Layout } from '../../../core/codecs/layout.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Template } from '../../../core/template.js'
@@ -27,6 +28,8 @@ export interface RequestFormat {
   readonly texts?: Readonly<Record<string, Template>>
   /** Returns a name for event `i`, without line ends. Only events with the same name share a request. */
   partOf?(batch: EventBatch, i: number): string
+  /** Whether `partOf` returns the same name for all events. */
+  readonly isOnePart?: boolean
   /** Like `targetOf` of Destination. */
   targetOf?(batch: EventBatch, i: number): string
   /** Like `mostPartitions` of Destination. */
@@ -39,9 +42,11 @@ export interface RequestFormat {
   /**
    * Encodes the body, once for each request, because all attempts send the same bytes. The parts may be slices of the
    * batches' chunks, which the client holds until the last attempt has ended. `texts`: the member `texts`, filled with
-   * the values of these events.
+   * the values of these events. Without this method, the body consists of `records`.
    */
-  encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
+  encode?(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
+  /** The records of the body: what is the same for all events, and what is a column. */
+  readonly records?: Layout
   /** The body as JSON, for people, if `encode` writes another format. */
   json?(request: readonly EventBatch[]): Encoded
   /** For checking a key: a body without events, and the status and text of the expected response. */
@@ -102,4 +107,6 @@ export interface AnswerList {
    * status of the response applies to all events.
    */
   entry(value: unknown, position: number): EventResult | undefined
+  /** Whether an entry accepts its event and says nothing else. If all entries are equal, they need not be read. */
+  isTaken?(value: unknown): boolean
 }

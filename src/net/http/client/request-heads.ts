@@ -1,4 +1,5 @@
 import type { Encoded } from '../../../core/codecs/encode.js'
+import { LayoutBody } from '../../../core/codecs/layout.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
@@ -36,6 +37,7 @@ export interface Head {
 /** The URL, headers and body texts of requests, which are the same for all events or for those of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
+  readonly #encode: NonNullable<RequestFormat['encode']>
   readonly #texts: RequestTexts
   /** For each template, in order: where its text belongs. The first text, for the URL, is not listed. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
@@ -45,6 +47,8 @@ export class RequestHeads {
   readonly constant: { readonly headers: Headers; readonly ownHeaders: Headers }
   /** Like `partitionOf` of Destination; undefined if all events share one head. */
   readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
+  /** Whether all events are in one partition. */
+  readonly isOnePartition: boolean
 
   /** `headers`: the headers in the options. `field`: as in the context. */
   constructor(
@@ -53,6 +57,10 @@ export class RequestHeads {
     field: (path: FieldPath) => FieldReader,
   ) {
     this.#format = format
+    const { records } = format
+    if (!format.encode && !records) throw new Error('the format of requests needs encode or records')
+    const body = records && new LayoutBody(records)
+    this.#encode = (request, texts) => format.encode?.(request, texts) ?? body!.encode(request, texts)
     const texts = [urlText(format.url)]
     const split = (given: Readonly<Record<string, string | Template>>, own: boolean): Headers => {
       const constant: Record<string, string> = {}
@@ -73,7 +81,8 @@ export class RequestHeads {
       texts.push({ option, template })
     }
     this.#texts = new RequestTexts(texts, field)
-    const { partOf } = format
+    const { partOf, isOnePart = !partOf } = format
+    this.isOnePartition = isOnePart && this.#texts.areConstant
     const named = this.#texts.areConstant
       ? undefined
       : (batch: EventBatch, i: number) => this.#texts.partitionOf(batch, i)
@@ -108,7 +117,7 @@ export class RequestHeads {
 
   /** Encodes the body of a request with the texts of its first event. All its events have the same texts. */
   encode(request: readonly EventBatch[]): Encoded {
-    return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
+    return this.#encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
 }
 

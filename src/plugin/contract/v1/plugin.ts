@@ -77,6 +77,17 @@ export {
   RawEncoder,
 } from '../../../core/codecs/encode.js'
 export { FieldsCodec } from '../../../core/codecs/fields-codec.js'
+export {
+  column,
+  EVENT,
+  EVENT_ESCAPED,
+  EVENT_ID,
+  EVENT_MEMBERS,
+  isoColumn,
+  type Layout,
+  type LayoutPart,
+  nanosColumn,
+} from '../../../core/codecs/layout.js'
 export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../core/codecs/options.js'
 export { RecordCodec } from '../../../core/codecs/record-codec.js'
 export type {
@@ -102,6 +113,7 @@ export type { Ack, AckStatus, Share } from '../../../core/event/ack.js'
 export { EventBatch } from '../../../core/event/batch.js'
 export type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 export { type EventFields, type Fields, fieldsOfLines, type UsedField } from '../../../core/event/event-fields.js'
+export { EventTime } from '../../../core/event/event-time.js'
 export { type FieldPath, parseFieldPath } from '../../../core/event/field-path.js'
 export {
   ARRAY_VALUE as ARRAY,

@@ -112,7 +112,10 @@ export function cutText(text: string): string {
 export interface ReadAnswer {
   /** The beginning of the response as one line. */
   readonly text: string
-  /** Undefined if the list cannot be read. An entry whose event is unknown has an invalid index. */
+  /**
+   * Undefined if the list cannot be read. An entry whose event is unknown has an invalid index. Events that are accepted
+   * by equal entries have no element, but count.
+   */
   readonly entries: readonly EventResult[] | undefined
   /** The error that cut off the response. */
   readonly broken: unknown
@@ -147,7 +150,8 @@ export async function readAnswer(
 }
 
 /** The entries of a complete response; undefined if it has a list that cannot be read. */
-function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: number): EventResult[] | undefined {
+function entriesOf(json: Buffer, answerList: AnswerList, events: number): EventResult[] | undefined {
+  const { name, isWhole, entry, isTaken } = answerList
   const same = withOneEntry(json, name)
   const answer = parsed(same?.json ?? json, SHORT_VALUES + events * EVENT_VALUES)
   if (answer === undefined) return json.includes(`"${name}"`) ? undefined : []
@@ -156,6 +160,7 @@ function entriesOf(json: Buffer, { name, isWhole, entry }: AnswerList, events: n
   const list = isNothing(found) ? [] : [found].flat()
   const length = same?.count ?? list.length
   if (length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
+  if (same && isTaken?.(list[0])) return new Array<EventResult>(length)
   const entries: EventResult[] = []
   for (let position = 0; position < length; position++) {
     const read = entry(list[same ? 0 : position], position)
