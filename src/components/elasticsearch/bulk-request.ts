@@ -1,6 +1,6 @@
 import { type Bytes, type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
-import { column, EVENT, EVENT_ID, EVENT_MEMBERS, isoColumn, LayoutWriter } from '../../core/codecs/layout.js'
+import { column, EVENT, EVENT_MEMBERS, isoColumn, LayoutWriter, STABLE_ID } from '../../core/codecs/layout.js'
 import type { ComponentContext } from '../../core/component.js'
 import { dated, isDated } from '../../core/dated.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -52,7 +52,7 @@ export class BulkRequest {
     const isConstant = this.#values.isConstant && !this.#dated
     const line = `{"${action}":{`
     const target = isConstant ? [line + this.#values.constant] : [line, column((batch, i) => this.targetOf(batch, i))]
-    const head = [...target, ',"_id":"', EVENT_ID, '"}}\n']
+    const head = [...target, ',"_id":"', STABLE_ID, '"}}\n']
     const time = isoColumn(this.#time)
     const encoding = JSON_OBJECTS
     this.#own = new LayoutWriter({ encoding, record: [...head, EVENT, '\n'] })

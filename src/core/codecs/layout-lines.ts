@@ -6,7 +6,7 @@ import type { EventTime } from '../event/event-time.js'
 import type { FieldReader } from '../event/field-reader.js'
 
 /** The kinds of parts, as in assembly/layout.ts. */
-export const KIND = { constant: 0, text: 1, nanos: 2, id: 3, event: 4, escaped: 5, members: 6 } as const
+export const PART_KIND = { constant: 0, text: 1, nanos: 2, id: 3, event: 4, escaped: 5, members: 6 } as const
 
 export interface TextColumn {
   readonly kind: 1
@@ -76,8 +76,8 @@ export class LayoutLines {
   }
 
   takes(parts: readonly RecordPart[]): boolean {
-    const bytes = parts.reduce((sum, part) => sum + (part.kind === KIND.constant ? part.bytes.length : 0), 0)
-    const columns = parts.filter(({ kind }) => kind >= KIND.text && kind <= KIND.id)
+    const bytes = parts.reduce((sum, part) => sum + (part.kind === PART_KIND.constant ? part.bytes.length : 0), 0)
+    const columns = parts.filter(({ kind }) => kind >= PART_KIND.text && kind <= PART_KIND.id)
     return parts.length <= MOST_PARTS && columns.length <= MOST_COLUMNS && bytes <= CONSTANT_BYTES
   }
 
@@ -99,9 +99,9 @@ export class LayoutLines {
     let until = Math.min(lines.length, from + MOST_LINES)
     let column = 0
     for (const part of parts) {
-      if (part.kind === KIND.text) until = this.#fillTexts(column++, part, batch, lines, from, until)
-      else if (part.kind === KIND.nanos) until = this.#fillTimes(column++, part.time, batch, from, until)
-      else if (part.kind === KIND.id) until = this.#fillPlaces(column++, batch, from, until)
+      if (part.kind === PART_KIND.text) until = this.#fillTexts(column++, part, batch, lines, from, until)
+      else if (part.kind === PART_KIND.nanos) until = this.#fillTimes(column++, part.time, batch, from, until)
+      else if (part.kind === PART_KIND.id) until = this.#fillPlaces(column++, batch, from, until)
     }
     // The columns are filled before, because reading fields may also use the kernel.
     const end = this.#memory.put({ ...lines, length: until }, from, 0)
@@ -127,10 +127,10 @@ export class LayoutLines {
     this.#parts = parts
     let [at, column, constants] = [0, 0, this.#constants]
     for (const part of parts) {
-      const isColumn = part.kind >= KIND.text && part.kind <= KIND.id
+      const isColumn = part.kind >= PART_KIND.text && part.kind <= PART_KIND.id
       const [a, b] = isColumn ? this.#columns[column++]!.map(numbers => numbers.byteOffset) : [constants, constants]
       this.#table.set([part.kind, a!, b!], at)
-      if (part.kind === KIND.constant) {
+      if (part.kind === PART_KIND.constant) {
         this.#memory.bytes.set(part.bytes, constants)
         this.#table[at + 2] = constants += part.bytes.length
       }

@@ -9,29 +9,29 @@ import type { EventBatch } from '../event/batch.js'
 import { appendEventId, eventSum } from '../event/event-id.js'
 import type { EventTime } from '../event/event-time.js'
 import { type Bytes, type Encoded, type Encoding, encodedEvent, roomFor, writtenFrom } from './encode.js'
-import { KIND, LayoutLines, type RecordPart } from './layout-lines.js'
+import { LayoutLines, PART_KIND, type RecordPart } from './layout-lines.js'
 
 /** A part of the record of an event: a text that is the same for all events, a column, or the event itself. */
 export type LayoutPart = string | Exclude<RecordPart, { readonly kind: 0 }>
 
 /** The event as it is encoded. */
-export const EVENT: LayoutPart = { kind: KIND.event }
+export const EVENT: LayoutPart = { kind: PART_KIND.event }
 /** The encoded event as the content of a JSON string, without quotes. */
-export const EVENT_ESCAPED: LayoutPart = { kind: KIND.escaped }
+export const EVENT_ESCAPED: LayoutPart = { kind: PART_KIND.escaped }
 /** The encoded event, which is a JSON object, without its first brace; after a comma if it has members. */
-export const EVENT_MEMBERS: LayoutPart = { kind: KIND.members }
+export const EVENT_MEMBERS: LayoutPart = { kind: PART_KIND.members }
 /** The id of the event. */
-export const EVENT_ID: LayoutPart = { kind: KIND.id }
+export const STABLE_ID: LayoutPart = { kind: PART_KIND.id }
 
 /** The time of the event, as `isoOf` of `time` returns it. */
 export const isoColumn = (time: EventTime): LayoutPart => ({
-  kind: KIND.text,
+  kind: PART_KIND.text,
   text: (batch, i) => time.isoOf(batch, i),
   written: (batch, i) => time.writtenIso(batch, i),
 })
 
 /** The time of the event in nanoseconds since the epoch. */
-export const nanosColumn = (time: EventTime): LayoutPart => ({ kind: KIND.nanos, time })
+export const nanosColumn = (time: EventTime): LayoutPart => ({ kind: PART_KIND.nanos, time })
 
 /**
  * A text for each event. `write` makes the text of a value, once while following events have the same value. Without
@@ -49,7 +49,7 @@ export function column<V extends string | number>(
   let last: V | undefined
   let text = ''
   return {
-    kind: KIND.text,
+    kind: PART_KIND.text,
     text(batch, i) {
       const value = read(batch, i)
       if (value !== last) {
@@ -84,7 +84,7 @@ export class LayoutWriter {
     this.#between = Buffer.byteLength(between)
     const parts = between === '' ? record : [between, ...record]
     this.#parts = parts.map(part =>
-      typeof part === 'string' ? { kind: KIND.constant, bytes: Buffer.from(part) } : part,
+      typeof part === 'string' ? { kind: PART_KIND.constant, bytes: Buffer.from(part) } : part,
     )
     const kernel = theKernel()
     // The code that writes ids uses the tables of the checksums.
@@ -110,19 +110,19 @@ export class LayoutWriter {
   addOne(batch: EventBatch, i: number, to: GrowingBytes, event?: Bytes): void {
     const isFirst = to.length === 0 && this.#between > 0
     for (const [n, part] of this.#parts.entries()) {
-      if (part.kind === KIND.constant) {
+      if (part.kind === PART_KIND.constant) {
         if (n > 0 || !isFirst) to.add(part.bytes, 0, part.bytes.length)
-      } else if (part.kind === KIND.text) to.addText(part.text(batch, i))
-      else if (part.kind === KIND.nanos) to.addText(part.time.nanosOf(batch, i))
-      else if (part.kind === KIND.id) appendEventId(batch, i, eventSum(batch, i), to)
+      } else if (part.kind === PART_KIND.text) to.addText(part.text(batch, i))
+      else if (part.kind === PART_KIND.nanos) to.addText(part.time.nanosOf(batch, i))
+      else if (part.kind === PART_KIND.id) appendEventId(batch, i, eventSum(batch, i), to)
       else addEvent(part.kind, event ?? encodedEvent(this.#encoding, batch, i), to)
     }
   }
 }
 
 function addEvent(kind: RecordPart['kind'], { bytes, start, end }: Bytes, to: GrowingBytes): void {
-  if (kind === KIND.event) to.add(bytes, start, end)
-  else if (kind === KIND.escaped) to.addEscaped(bytes, start, end)
+  if (kind === PART_KIND.event) to.add(bytes, start, end)
+  else if (kind === PART_KIND.escaped) to.addEscaped(bytes, start, end)
   else {
     const next = skipSpace(bytes, skipSpace(bytes, start, end) + 1, end)
     if (bytes[next] !== CLOSE_OBJECT) to.addByte(COMMA)

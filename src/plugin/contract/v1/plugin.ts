@@ -81,12 +81,12 @@ export {
   column,
   EVENT,
   EVENT_ESCAPED,
-  EVENT_ID,
   EVENT_MEMBERS,
   isoColumn,
   type Layout,
   type LayoutPart,
   nanosColumn,
+  STABLE_ID,
 } from '../../../core/codecs/layout.js'
 export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../core/codecs/options.js'
 export { RecordCodec } from '../../../core/codecs/record-codec.js'
