@@ -61,7 +61,13 @@ export function column<V extends string | number>(
   }
 }
 
-/** Says how a destination writes events: as records that consist of parts, with `between` between them. */
+/**
+ * Says how a destination writes events: as records that consist of parts, with `between` between them. For example, if
+ * `time` is an EventTime:
+ *
+ *     const seconds = column((batch, i) => time.msOf(batch, i), ms => (ms / 1000).toFixed(3))
+ *     return { url, contentType, records: { encoding, record: ['{"time":', seconds, ',"event":', EVENT, '}\n'] } }
+ */
 export interface Layout {
   readonly encoding: Encoding
   readonly record: readonly LayoutPart[]
