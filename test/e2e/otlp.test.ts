@@ -4,7 +4,7 @@ import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { clientOf, post } from '../support/otlp-client.js'
-import { exportMessage } from '../support/otlp-messages.js'
+import { EVERYTHING, exportMessage } from '../support/otlp-messages.js'
 import { startReceiver } from '../support/receiver.js'
 import { until } from '../support/until.js'
 
@@ -181,5 +181,51 @@ destinations:
   await until(() => acknowledged.every(n => numbers().has(n)))
   t.equal((await post(at.http, requestOf('shop', [1e6]))).status, 200)
   await until(() => numbers().has(1e6))
+  await daemon.stop(t)
+})
+
+type Json = { readonly [name: string]: unknown }
+
+/** A request as JSON, with its attributes in the order of their names, and without what is known to differ. */
+function comparable(request: string | object): unknown {
+  return JSON.parse(typeof request === 'string' ? request : JSON.stringify(request), (name, value: Json) => {
+    if (name === 'attributes' && Array.isArray(value)) return value.sort((a, b) => (a.key < b.key ? -1 : 1))
+    if (name === 'value' && value.bytesValue) return { stringValue: value.bytesValue }
+    if (name === 'arrayValue' || name === 'kvlistValue') return { values: value.values ?? [] }
+    return value
+  })
+}
+
+t.test('from OTLP to OTLP, in both formats, a record stays what it is', async t => {
+  const [first, second] = [await ports(), await ports()]
+  const { receiver } = await receiverOf(t)
+  const listen = (name: string, port: number) => `${name}: { listen: "${HOST}:${port}" }`
+  const daemon = await started(
+    startDaemon(
+      t,
+      testFolder(t),
+      `
+sources:
+  in: { type: otlp, ${listen('grpc', first.grpc)} }
+  between: { type: otlp, ${listen('http', second.http)} }
+destinations:
+  one: { type: otlp, inputs: [in], url: "http://${HOST}:${second.http}", resource: .resource, batch: { max_wait: 5ms } }
+  out: { type: otlp, inputs: [between], url: "${receiver.url('')}", resource: .resource, encoding: json, batch: { max_wait: 5ms } }
+`,
+    ),
+  )
+  t.equal((await clientOf(t, first.grpc)(exportMessage(EVERYTHING))).code, 0)
+  const received = receiver.requests.filter(({ path }) => path === '/v1/logs')
+  const [one, other] = (comparable(received.at(-1)!.body) as { resourceLogs: Json[] }).resourceLogs
+  const [wanted] = (comparable(EVERYTHING) as { resourceLogs: Json[] }).resourceLogs
+  const recordsOf = ({ scopeLogs }: Json) => (scopeLogs as { logRecords: Json[] }[])[0]!.logRecords
+  const [full, late, empty] = recordsOf(one!)
+  const [fullWanted, lateWanted] = recordsOf(wanted!)
+  t.same(full, fullWanted)
+  t.same(late, { ...lateWanted, timeUnixNano: lateWanted!.observedTimeUnixNano, attributes: [] })
+  t.same(Object.keys(empty!).sort(), ['attributes', 'observedTimeUnixNano', 'timeUnixNano'])
+  t.same(one!.resource, wanted!.resource)
+  t.same((one!.scopeLogs as Json[])[0]!.scope, (wanted!.scopeLogs as Json[])[0]!.scope)
+  t.match(recordsOf(other!), [{ body: { intValue: '7' } }])
   await daemon.stop(t)
 })

@@ -54,3 +54,61 @@ export const messageOf = (name: string, bytes: Uint8Array): Record<string, unkno
   const type = root.lookupType(name)
   return type.toObject(type.decode(bytes), { longs: String, bytes: String })
 }
+
+export const text = (stringValue: string) => ({ stringValue })
+
+/** A request with all parts and types, in two resources. */
+export const EVERYTHING: ExportJson = {
+  resourceLogs: [
+    {
+      resource: {
+        attributes: [
+          { key: 'service.name', value: text('shop') },
+          { key: 'service.version', value: text('1') },
+          { key: 'process.pid', value: { intValue: '17' } },
+          { key: 'process', value: text('in the way') },
+          { key: 'a..b', value: { boolValue: true } },
+        ],
+      },
+      scopeLogs: [
+        {
+          scope: { name: 'lib', version: '2', attributes: [{ key: 'x.y', value: text('z') }] },
+          logRecords: [
+            {
+              timeUnixNano: '1767225599123456789',
+              observedTimeUnixNano: '1767225600000000000',
+              severityNumber: 13,
+              severityText: 'WARN',
+              body: text('é "q"\n\u0001'),
+              attributes: [
+                { key: 'http.route', value: text('/a') },
+                { key: 'n', value: { intValue: '-9223372036854775808' } },
+                { key: 'small', value: { intValue: '-5' } },
+                { key: 'd', value: { doubleValue: 2 } },
+                { key: 'f', value: { doubleValue: -0.25 } },
+                { key: 'yes', value: { boolValue: true } },
+                { key: 'none', value: {} },
+                { key: 'bytes', value: { bytesValue: Buffer.from('ab').toString('base64') } },
+                { key: 'list', value: { arrayValue: { values: [text('a'), { intValue: '1' }, { arrayValue: {} }] } } },
+                { key: 'map', value: { kvlistValue: { values: [{ key: 'k.l', value: text('v') }] } } },
+                { key: 'resource', value: text('taken') },
+                { key: 'peer', value: { intValue: '1' } },
+              ],
+              droppedAttributesCount: 3,
+              flags: 1,
+              traceId: '5b8efff798038103d269b633813fc60c',
+              spanId: 'eee19b7ec3c1b174',
+              eventName: 'sold',
+            },
+            {
+              observedTimeUnixNano: '1767225600000000000',
+              body: { kvlistValue: { values: [{ key: 'a', value: text('b') }] } },
+            },
+            {},
+          ],
+        },
+      ],
+    },
+    { scopeLogs: [{ logRecords: [{ body: { intValue: '7' } }] }] },
+  ],
+}

@@ -2,7 +2,7 @@ import type { Encoded } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
-import { type CompiledTemplate, compileTemplate } from '../../core/template.js'
+import { type CompiledTemplate, compileTemplate, parseTemplate } from '../../core/template.js'
 import { LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { sizeOfAll } from '../../lib/formats/parts.js'
@@ -11,10 +11,11 @@ import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import { JsonRecords } from './json-records.js'
 import { LogRecords } from './log-record.js'
-import type { OtlpOptions } from './options.js'
+import { type OtlpOptions, relayedField, resourceTemplates } from './options.js'
 import { ProtobufRecords } from './protobuf-records.js'
 import { RecordLines } from './record-lines.js'
 import type { RecordGroup, RecordWriter } from './records.js'
+import { flatAttributes, scopeIn } from './relayed.js'
 
 const LENGTH_BYTES = 4
 
@@ -22,6 +23,7 @@ const LENGTH_BYTES = 4
 export class ExportRequest {
   readonly records: RecordWriter
   readonly #record: LogRecords
+  readonly #isRelayed: boolean
   readonly #names: readonly string[]
   /** The templates of the resource's values, then the template of the scope. */
   readonly #values: readonly CompiledTemplate[]
@@ -35,14 +37,18 @@ export class ExportRequest {
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
-    const { resource, scope, encoding } = options
+    const { scope, encoding } = options
+    const resource = resourceTemplates(options)
+    const relayed = relayedField(options)
+    this.#isRelayed = relayed !== undefined
     this.records = encoding === 'json' ? new JsonRecords() : new ProtobufRecords()
     this.#record = new LogRecords(options)
     const { fields } = this.#record
     const kernel = theKernel()?.part(RecordLines)
     if (fields && kernel?.takes(fields)) this.#kernel = kernel
     this.#names = Object.keys(resource)
-    this.#values = [...Object.values(resource), scope].map(template => compileTemplate(template, context.field))
+    const templates = relayed ? [templateOf(relayed.text), templateOf('.scope')] : [...Object.values(resource), scope]
+    this.#values = templates.map(template => compileTemplate(template, context.field))
   }
 
   encode(request: readonly EventBatch[]): Encoded {
@@ -133,15 +139,18 @@ export class ExportRequest {
       value.append(batch, i, text)
       return text.bytes.toString('utf8', 0, text.length)
     })
+    const records = this.#spare.take()
     const scope = values.pop()!
-    const resource = this.#names.map((name, n): [string, string] => [name, values[n]!])
-    return {
-      resource: resource.filter(([, value]) => value !== ''),
-      scope,
-      records: this.#spare.take(),
-    }
+    if (this.#isRelayed) return { resource: flatAttributes(values[0]!), scope: scopeIn(scope), records }
+    const attributes = this.#names.map((name, n): [string, string] => [name, values[n]!])
+    const resource = attributes
+      .filter(([, value]) => value !== '')
+      .map(([name, value]) => [name, Buffer.from(`${JSON.stringify(value)}\n`)] as const)
+    return { resource, scope: scope === '' ? undefined : { name: scope, version: '', attributes: [] }, records }
   }
 }
+
+const templateOf = (path: string) => parseTemplate(`\${${path}}`)
 
 /** For few bytes, a loop is faster than `compare`. */
 function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {

@@ -1,7 +1,8 @@
 import { COMMA, OPEN_ARRAY, OPEN_OBJECT } from '../../lib/formats/ascii.js'
-import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addInteger } from '../../lib/formats/json-numbers.js'
-import type { RecordField, RecordGroup, RecordWriter } from './records.js'
+import { addValue } from './any-value.js'
+import type { JsonAttribute, RecordField, RecordGroup, RecordScope, RecordWriter } from './records.js'
 
 /** In JSON, 64-bit integers are strings, and ids are hexadecimal digits. */
 export class JsonRecords implements RecordWriter {
@@ -106,15 +107,33 @@ export class JsonRecords implements RecordWriter {
   request(groups: Iterable<RecordGroup>): Buffer[] {
     const parts: Buffer[] = []
     for (const { resource, scope, records } of groups) {
-      const attributes = resource.map(([key, stringValue]) => ({ key, value: { stringValue } }))
-      const head = JSON.stringify({
-        resource: { attributes },
-        scopeLogs: [scope === '' ? {} : { scope: { name: scope } }],
-      })
-      const before = `${parts.length === 0 ? '{"resourceLogs":[' : ','}${head.slice(0, -3)}`
-      parts.push(Buffer.from(`${before}${scope === '' ? '' : ','}"logRecords":[`))
+      this.to = new GrowingBytes()
+      this.to.addText(parts.length === 0 ? '{"resourceLogs":[{"resource":{' : ',{"resource":{')
+      this.#attributes(resource)
+      this.to.addText('},"scopeLogs":[{')
+      if (scope) this.#scope(scope)
+      this.#next('"logRecords":[')
+      parts.push(this.to.bytes.subarray(0, this.to.length))
       parts.push(records.bytes.subarray(0, records.length), Buffer.from(']}]}'))
     }
     return [...parts, Buffer.from(']}')]
+  }
+
+  #scope({ name, version, attributes }: RecordScope): void {
+    this.#begin('"scope":{', '}')
+    this.word({ number: 1, name: 'name' }, name)
+    if (version) this.word({ number: 2, name: 'version' }, version)
+    if (attributes.length > 0) this.#attributes(attributes)
+    this.close()
+  }
+
+  #attributes(attributes: readonly JsonAttribute[]): void {
+    this.openAttributes()
+    for (const [name, json] of attributes) {
+      this.openMember(Buffer.from(name), 0, Buffer.byteLength(name))
+      addValue(this, json, 0, json.length - 1)
+      this.close()
+    }
+    this.close()
   }
 }

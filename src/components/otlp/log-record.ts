@@ -7,7 +7,7 @@ import { type TimeParts, TimeText } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import { templatePaths } from '../../core/template.js'
-import { MINUS, NINE, QUOTE, ZERO } from '../../lib/formats/ascii.js'
+import { MINUS, NINE, OPEN_OBJECT, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { findPath, found, MemberName } from '../../lib/formats/json-members.js'
 import { sawEscape, skipSpace, slotOf, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { tokenText } from '../../lib/formats/json-token.js'
@@ -22,10 +22,14 @@ import {
   unescapedText,
   withUniqueNames,
 } from './any-value.js'
-import type { OtlpOptions } from './options.js'
+import { type OtlpOptions, relayedField, resourceTemplates } from './options.js'
+import { RECORD_FIELDS, type RecordFieldName } from './record-json.js'
 import { type LogFields, USE } from './record-lines.js'
 import {
+  DROPPED_ATTRIBUTES,
+  EVENT_NAME,
   EVENT_TIME,
+  FLAGS,
   OBSERVED_TIME,
   type RecordWriter,
   SEVERITY_NUMBER,
@@ -50,6 +54,24 @@ interface Candidate {
   /** The path of the field inside this member; empty: the member is the field. */
   readonly rest: readonly (MemberName | number)[]
 }
+
+/** The parts of a relayed record that are numbers, words or ids. */
+const NUMBERS = [
+  ['severity_number', SEVERITY_NUMBER],
+  ['dropped_attributes_count', DROPPED_ATTRIBUTES],
+  ['flags', FLAGS],
+] as const
+const WORDS = [
+  ['severity', SEVERITY_TEXT],
+  ['event_name', EVENT_NAME],
+] as const
+const IDS = [
+  ['trace_id', TRACE_ID],
+  ['span_id', SPAN_ID],
+] as const
+const HEX = /^(?:[0-9a-f]{2})+$/i
+
+type Relayed = { readonly [name in RecordFieldName]: Candidate }
 
 /**
  * Writes events as log records. A record has its own fields for body, time, severity and trace. All other members of
@@ -81,6 +103,8 @@ export class LogRecords {
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
+  /** The fields of relayed records; undefined: events are not relayed. */
+  readonly #relayed: Relayed | undefined
   /** The fields for the kernel; undefined if the kernel cannot write these records. */
   readonly fields: LogFields | undefined
 
@@ -93,15 +117,20 @@ export class LogRecords {
     this.#trace = candidates(trace_id)
     this.#span = candidates(span_id)
     this.#hasUid = options.record_uid
+    const relayed = relayedField(options)
+    if (relayed) {
+      const fields = RECORD_FIELDS.map(name => [name, this.#candidate({ text: `.${name}`, segments: [name] })] as const)
+      this.#relayed = { ...Object.fromEntries(fields), resource: this.#candidate(relayed) } as Relayed
+    }
     for (const name of this.#names.bytes) this.#mayBeOther[hashOf(name, 0, name.length)] = 1
     this.#starts = new Int32Array(this.#names.names.length)
     this.#ends = new Int32Array(this.#names.names.length)
     this.#escaped = new Uint8Array(this.#names.names.length)
     const isOfLine = ({ text }: FieldPath) => text === '.message' || ORIGIN_FIELDS.includes(text.slice(1))
     const others = [...severity, ...trace_id, ...span_id]
-    this.#takesLines = body.find(isOfLine)?.text === '.message' && !others.some(isOfLine)
+    this.#takesLines = !relayed && body.find(isOfLine)?.text === '.message' && !others.some(isOfLine)
     this.#takesTimes = timestamp.text === '.timestamp'
-    if (options.encoding === 'protobuf' && !options.record_uid) this.fields = logFields(options)
+    if (options.encoding === 'protobuf' && !options.record_uid && !relayed) this.fields = logFields(options)
   }
 
   #candidate({ segments: [name, ...rest] }: FieldPath): Candidate {
@@ -117,13 +146,13 @@ export class LogRecords {
     else {
       const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
       const open = skipSpace(bytes, start, end)
-      this.#addEvent(batch, i, bytes, open, end, to)
+      this.#addObject(batch, i, bytes, open, end, to)
       if (hasRepeatedNames()) {
         to.close()
         to.to.length = from
         to.openRecord()
         const unique = withUniqueNames(bytes, open, end)
-        this.#addEvent(batch, i, unique.bytes, 0, unique.length - 1, to)
+        this.#addObject(batch, i, unique.bytes, 0, unique.length - 1, to)
       }
     }
     to.close()
@@ -154,6 +183,11 @@ export class LogRecords {
   }
 
   /** Adds event `i`, whose JSON is bytes[open, end). */
+  #addObject(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: RecordWriter): void {
+    if (this.#relayed) this.#addRelayed(batch, i, bytes, open, end, to)
+    else this.#addEvent(batch, i, bytes, open, end, to)
+  }
+
   #addEvent(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: RecordWriter): void {
     this.#addObserved(batch.receivedAt, to)
     const from = to.to.length
@@ -182,11 +216,54 @@ export class LogRecords {
     else if (this.#escaped[ofBody.slot] === 0) to.text(this.#json, bodyStart + 1, bodyEnd - 1)
     else to.text(unescapedText(this.#json, bodyStart, bodyEnd), 0, unescapedLength)
     to.close()
-    if (time) to.time(EVENT_TIME, time.seconds, Number(time.digits.padEnd(9, '0')))
+    if (time) to.time(EVENT_TIME, time.seconds, nanosOf(time))
     if (severity?.number !== undefined) to.number(SEVERITY_NUMBER, severity.number)
     if (severity?.word !== undefined) to.word(SEVERITY_TEXT, severity.word)
     if (trace !== undefined) to.id(TRACE_ID, trace)
     if (span !== undefined) to.id(SPAN_ID, span)
+  }
+
+  /** Adds event `i`, which the source `otlp` made of a record. */
+  #addRelayed(batch: EventBatch, i: number, bytes: Buffer, open: number, end: number, to: RecordWriter): void {
+    const parts = this.#relayed!
+    to.openAttributes()
+    this.#walk(bytes, open, end, to)
+    const json = this.#json
+    if (this.#find([parts.attributes]) && json[found.start] === OPEN_OBJECT)
+      this.#addMembers(found.start, found.end, to)
+    this.#addUid(batch, i, to)
+    to.close()
+    if (this.#find([parts.message])) {
+      to.openBody()
+      addValue(to, json, found.start, found.end)
+      to.close()
+    }
+    const time = this.#timeOf([parts.timestamp])
+    if (time) to.time(EVENT_TIME, time.seconds, nanosOf(time))
+    const observed = this.#timeOf([parts.observed_timestamp])
+    if (observed) to.time(OBSERVED_TIME, observed.seconds, nanosOf(observed))
+    else this.#addObserved(batch.receivedAt, to)
+    for (const [part, field] of NUMBERS) {
+      const number = this.#find([parts[part]]) ? Number(this.#text()) : 0
+      if (number > 0 && number < 2 ** 32) to.number(field, Math.floor(number))
+    }
+    for (const [part, field] of WORDS) {
+      const word = this.#find([parts[part]]) ? this.#text() : undefined
+      if (word !== undefined) to.word(field, word)
+    }
+    for (const [part, field] of IDS) {
+      const id = this.#find([parts[part]]) ? this.#text() : undefined
+      if (id !== undefined && HEX.test(id)) to.id(field, id)
+    }
+  }
+
+  #addMembers(start: number, end: number, to: RecordWriter): void {
+    eachMember(this.#json, start, end, (name, nameStart, nameEnd, _hash, json, from) => {
+      to.openAttribute(name, nameStart, nameEnd)
+      const until = addValue(to, json, from, end)
+      to.close()
+      return until
+    })
   }
 
   /** Writes attributes, and notes the positions of members that may become other parts. */
@@ -250,8 +327,8 @@ export class LogRecords {
     return isScalar ? tokenText(this.#json, found.start, found.end) : undefined
   }
 
-  #timeOf(): TimeParts | undefined {
-    const candidate = this.#find(this.#time)
+  #timeOf(candidates = this.#time): TimeParts | undefined {
+    const candidate = this.#find(candidates)
     const text = candidate && this.#text()
     const time = text === undefined ? undefined : this.#timeText.partsOf(text)
     if (!time || !(time.seconds >= 0 && time.seconds <= MOST_SECONDS)) return undefined
@@ -286,6 +363,8 @@ export class LogRecords {
   }
 }
 
+const nanosOf = ({ digits }: TimeParts) => Number(digits.padEnd(9, '0'))
+
 /** The kernel does not handle nested fields, or fields that may become two parts of a record. */
 function logFields({ timestamp, body, severity, trace_id, span_id, resource, scope }: OtlpOptions): LogFields {
   const uses = new Map<string, number>()
@@ -300,6 +379,8 @@ function logFields({ timestamp, body, severity, trace_id, span_id, resource, sco
       uses.set(segments[0], segments.length > 1 || uses.has(segments[0]) ? USE.left : use)
     }
   }
-  const grouped = [...Object.values(resource), scope].flatMap(templatePaths).map(({ segments: [name] }) => name)
+  const grouped = [...Object.values(resourceTemplates({ resource })), scope]
+    .flatMap(templatePaths)
+    .map(({ segments: [name] }) => name)
   return { uses, grouped: [...new Set(grouped)], severities: SEVERITY_NUMBERS }
 }

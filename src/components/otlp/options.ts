@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import type { FieldPath } from '../../core/event/field-path.js'
 import { fieldPath, fieldPaths } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { template } from '../../core/template.js'
+import { type Template, template } from '../../core/template.js'
 import { baseUrl, checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
 export const LOGS_PATH = '/v1/logs'
@@ -25,10 +26,10 @@ export const otlpOptions = z
       .prefault('protobuf')
       .describe('Format of the body. Some receivers accept only one of the two.'),
     resource: z
-      .record(reaches('nothing', z.string().min(1).max(256)), template())
+      .union([fieldPath(), z.record(reaches('nothing', z.string().min(1).max(256)), template())])
       .prefault(RESOURCE)
       .describe(
-        'Resource attributes, which describe where the event comes from. Values may contain fields; empty values are omitted.',
+        'Resource attributes, which describe where the event comes from. Values may contain fields; empty values are omitted. `.resource`: events of the source `otlp` become the records that they were.',
       ),
     scope: template()
       .prefault('${.logger}')
@@ -67,5 +68,13 @@ export const otlpOptions = z
     ...rest,
   })
   .superRefine(checkHeaders)
+
+/** The field with the resource of relayed records; undefined: the resource is made of templates. */
+export const relayedField = ({ resource }: Pick<OtlpOptions, 'resource'>): FieldPath | undefined =>
+  Array.isArray((resource as FieldPath).segments) ? (resource as FieldPath) : undefined
+
+/** The names and templates of the resource. */
+export const resourceTemplates = (options: Pick<OtlpOptions, 'resource'>): Readonly<Record<string, Template>> =>
+  relayedField(options) ? {} : (options.resource as Readonly<Record<string, Template>>)
 
 export type OtlpOptions = z.output<typeof otlpOptions>

@@ -1,8 +1,9 @@
 import { highOf, lowOf, WireWriter } from '../../core/codecs/protobuf/protobuf-output.js'
-import { BYTES, FIXED_64, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
+import { BYTES, FIXED_32, FIXED_64, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../lib/formats/json-string.js'
-import type { RecordField, RecordGroup, RecordWriter } from './records.js'
+import { addValue } from './any-value.js'
+import type { JsonAttribute, RecordField, RecordGroup, RecordWriter } from './records.js'
 
 /** Field numbers of AnyValue. */
 const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
@@ -119,9 +120,10 @@ export class ProtobufRecords implements RecordWriter {
     to.length += 8
   }
 
-  number({ number }: RecordField, value: number): void {
-    this.#wire.tag(number, VARINT)
-    this.#wire.varint(value)
+  number({ number, isFixed }: RecordField, value: number): void {
+    this.#wire.tag(number, isFixed ? FIXED_32 : VARINT)
+    if (isFixed) this.#wire.fixed(value, 4)
+    else this.#wire.varint(value)
   }
 
   word({ number }: RecordField, text: string): void {
@@ -164,17 +166,15 @@ export class ProtobufRecords implements RecordWriter {
     return [...groups].flatMap(({ resource, scope, records }) => {
       const ofResource = written(this, () => {
         this.#begin(1)
-        for (const [name, value] of resource) {
-          this.#pair(1, Buffer.from(name), 0, Buffer.byteLength(name))
-          this.text(Buffer.from(value), 0, Buffer.byteLength(value))
-          this.close()
-        }
+        this.#attributes(1, resource)
         this.close()
       })
       const ofScope = written(this, () => {
-        if (scope === '') return
+        if (!scope) return
         this.#begin(1)
-        this.word({ number: 1, name: 'name' }, scope)
+        this.word({ number: 1, name: 'name' }, scope.name)
+        if (scope.version) this.word({ number: 2, name: 'version' }, scope.version)
+        this.#attributes(3, scope.attributes)
         this.close()
       })
       const size = ofScope.length + records.length
@@ -182,6 +182,14 @@ export class ProtobufRecords implements RecordWriter {
       const head = written(this, () => this.#head(1, ofResource.length + scopeHead.length + size))
       return [Buffer.concat([head, ofResource, scopeHead, ofScope]), records.bytes.subarray(0, records.length)]
     })
+  }
+
+  #attributes(number: number, attributes: readonly JsonAttribute[]): void {
+    for (const [name, json] of attributes) {
+      this.#pair(number, Buffer.from(name), 0, Buffer.byteLength(name))
+      addValue(this, json, 0, json.length - 1)
+      this.close()
+    }
   }
 
   /** Writes a field number and the size of the value. The caller must have reserved room for both. */

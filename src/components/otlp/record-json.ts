@@ -15,7 +15,7 @@ export const RECORD_NAMES = names
 /** Deeper values are refused, because readers of protobuf accept 100 nested messages, and a level can take three. */
 export const MOST_LEVELS = 32
 /** Names with more dots stay as they are. */
-const MOST_STEPS = 16
+export const MOST_STEPS = 16
 
 type Tree = Map<string, Tree | string>
 

@@ -8,11 +8,30 @@ export const SEVERITY_TEXT = { number: 3, name: 'severityText' }
 export const TRACE_ID = { number: 9, name: 'traceId' }
 export const SPAN_ID = { number: 10, name: 'spanId' }
 
-export type RecordField = typeof EVENT_TIME
+export const DROPPED_ATTRIBUTES = { number: 7, name: 'droppedAttributesCount' }
+export const FLAGS = { number: 8, name: 'flags', isFixed: true }
+export const EVENT_NAME = { number: 12, name: 'eventName' }
+
+export interface RecordField {
+  readonly number: number
+  readonly name: string
+  /** Whether the number has 32 bits in protobuf, and is not a varint. */
+  readonly isFixed?: boolean
+}
+
+/** A name, and a value as JSON with a line end. */
+export type JsonAttribute = readonly [string, Buffer]
+
+export interface RecordScope {
+  readonly name: string
+  readonly version: string
+  readonly attributes: readonly JsonAttribute[]
+}
 
 export interface RecordGroup {
-  readonly resource: readonly (readonly [string, string])[]
-  readonly scope: string
+  readonly resource: readonly JsonAttribute[]
+  /** Undefined: the records have no scope. */
+  readonly scope: RecordScope | undefined
   readonly records: GrowingBytes
 }
 
