@@ -110,17 +110,18 @@ destinations: { out: { type: blackhole, inputs: [in] } }
   const daemon = sluice(['run', 'sluice.yaml'], { cwd: folder })
   await until('it runs', () => existsSync(join(folder, 'state/sluice.sock')))
   const coverage = join(folder, 'coverage')
-  const statusOf = async () => {
-    const status = sluice(['status', '--config', 'sluice.yaml'], { cwd: folder, env: { NODE_V8_COVERAGE: coverage } })
+  const statusOf = async (path: string) => {
+    const status = sluice(['status', '--config', path], { cwd: folder, env: { NODE_V8_COVERAGE: coverage } })
     await status.exit
     return status.stdout
   }
-  t.match(await statusOf(), 'Nothing is wrong.')
+  // The daemon was given a relative path.
+  t.match(await statusOf(join(folder, 'sluice.yaml')), 'Nothing is wrong.')
   const { own, packages } = loadedIn(coverage)
   t.same([...packages], [])
   t.ok(own.includes('cli/inspect/status.js') && own.length <= MOST_OF_STATUS, `${own.length} modules`)
   writeFileSync(join(folder, 'sluice.yaml'), `${config}wrong: true\n`)
-  t.match(await statusOf(), 'the configuration cannot be used any more')
+  t.match(await statusOf('sluice.yaml'), 'the configuration cannot be used any more')
   daemon.child.stdin!.end()
   t.equal(await daemon.exit, 0, daemon.stderr)
 })

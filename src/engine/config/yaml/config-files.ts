@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 
 const YAML_FILE = /^[^.].*\.ya?ml$/
@@ -11,10 +11,10 @@ export function configFiles(path: string): string[] {
   return names.sort().map(name => join(path, name))
 }
 
-/** A short hash of files' names and texts. */
+/** A short hash of files' names, without their folders, and of their texts: however a path to them is written. */
 export function digestOf(files: readonly { readonly file: string; readonly text: string | Buffer }[]): string {
   const digest = createHash('sha256')
-  for (const { file, text } of files) digest.update(`${file}\0${Buffer.byteLength(text)}\0`).update(text)
+  for (const { file, text } of files) digest.update(`${basename(file)}\0${Buffer.byteLength(text)}\0`).update(text)
   return digest.digest('hex').slice(0, 12)
 }
 
