@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import type { Status } from '../../core/status-document.js'
 import { dataDirFrom, userConfigs, userState } from '../../engine/config/user-folders.js'
-import { digestOf, textsOf, writtenDataDir } from '../../engine/config/yaml/config-files.js'
+import { digestOf, MOST_BYTES, textsOf, writtenDataDir } from '../../engine/config/yaml/config-files.js'
 import { fileIdentity } from '../../lib/files/final-path.js'
 import { machineText } from '../../lib/files/machine-text.js'
 import { refusalOf } from '../../lib/files/refusal.js'
@@ -62,7 +62,7 @@ async function socketOf(config: string, env: Io['env']): Promise<string> {
  * is none at the path that their texts name. Needs none of the modules that read a configuration.
  */
 export async function socketOfRunning(config: string, env: Io['env']): Promise<string | undefined> {
-  const files = textsOf([config])
+  const files = textsOf([config], MOST_BYTES)
   if (!files) return undefined
   const path = socketPath(dataDirFrom(writtenDataDir(files), config, env))
   if (!existsSync(path)) return undefined

@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto'
 import { basename, join } from 'node:path'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 
+/** Larger files are rejected, since reading them takes too long. Even long lists of limits are smaller. */
+export const MOST_BYTES = 1024 * 1024
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
 /** The named file, or all YAML files of a folder. Throws if the path does not exist. */
@@ -18,10 +20,14 @@ export function digestOf(files: readonly { readonly file: string; readonly text:
   return digest.digest('hex').slice(0, 12)
 }
 
-/** The current texts of configurations and other files; undefined if a file cannot be read. */
-export function textsOf(paths: readonly string[]): { file: string; text: Buffer }[] | undefined {
+/** The current texts of configurations and other files; undefined if a file is larger, or cannot be read. */
+export function textsOf(
+  paths: readonly string[],
+  mostBytes = Number.POSITIVE_INFINITY,
+): { file: string; text: Buffer }[] | undefined {
   try {
     const files = paths.flatMap(configFiles).filter(file => statSync(file).isFile())
+    if (files.some(file => statSync(file).size > mostBytes)) return undefined
     return files.map(file => ({ file, text: readFileSync(file) }))
   } catch {
     return undefined

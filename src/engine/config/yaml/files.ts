@@ -3,13 +3,10 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Plugins } from '../plugins/load-plugins.js'
-import { configFiles } from './config-files.js'
+import { configFiles, MOST_BYTES } from './config-files.js'
 import { parseYaml, type TreeOf } from './load-yaml.js'
 import { SourceText } from './node.js'
 import { Problems } from './problems.js'
-
-/** Larger files are rejected, since reading them takes too long. Even long lists of limits are smaller. */
-const MOST_BYTES = 1024 * 1024
 
 /** The files of a configuration, read and parsed once. */
 export interface ConfigSource {
