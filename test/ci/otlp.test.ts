@@ -1,12 +1,15 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOST, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { keyGate } from '../support/key-gate.js'
 import { ordeal } from '../support/ordeal.js'
+import { clientOf } from '../support/otlp-client.js'
+import { comparableExport, EVERYTHING, exportMessage } from '../support/otlp-messages.js'
 import { startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
@@ -22,6 +25,11 @@ interface Stored {
   readonly body: Value
   readonly attributes: readonly { readonly key: string; readonly value: Value }[]
   readonly resource: Record<string, string | undefined>
+}
+
+interface RelayedLogs {
+  readonly resource: unknown
+  readonly scopeLogs: readonly { readonly scope: unknown; readonly logRecords: readonly unknown[] }[]
 }
 
 /** All records that the Collector has written. */
@@ -250,3 +258,29 @@ for (const { name, path, count } of OTHERS)
     t.same((await daemon.stop(t)).discarded, {})
     await until('all are found', async () => (await count(other.url)) === 500, { every: 250 })
   })
+
+t.test('records that the source otlp takes by gRPC are those that the Collector gets', { skip: !server }, async t => {
+  const port = await ownPort()
+  const daemon = await startDaemon(
+    t,
+    testFolder(t),
+    `
+sources: { in: { type: otlp, grpc: { listen: "${HOST}:${port}" } } }
+destinations: { out: { type: otlp, inputs: [in], url: ${server!.url}, resource: .resource, batch: { max_wait: 5ms } } }
+`,
+  )
+  await until(() => daemon.logs().some(({ msg, tls }) => msg === 'listening' && tls === false))
+  const call = clientOf(t, port)
+  t.equal((await call(exportMessage(EVERYTHING))).code, 0)
+  const written = () =>
+    readFileSync(join(server!.folder, 'out.ndjson'), 'utf8')
+      .split('\n')
+      .find(line => line.includes('sold'))
+  const line = await until(() => written())
+  const [one] = (comparableExport(line) as typeof EVERYTHING).resourceLogs as RelayedLogs[]
+  const [wanted] = (comparableExport(EVERYTHING) as typeof EVERYTHING).resourceLogs as RelayedLogs[]
+  t.same(one!.resource, wanted!.resource)
+  t.same(one!.scopeLogs[0]!.scope, wanted!.scopeLogs[0]!.scope)
+  t.same(one!.scopeLogs[0]!.logRecords[0], wanted!.scopeLogs[0]!.logRecords[0])
+  await daemon.stop(t)
+})

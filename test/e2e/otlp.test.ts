@@ -4,7 +4,7 @@ import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { clientOf, post } from '../support/otlp-client.js'
-import { EVERYTHING, exportMessage } from '../support/otlp-messages.js'
+import { comparableExport, EVERYTHING, exportMessage } from '../support/otlp-messages.js'
 import { startReceiver } from '../support/receiver.js'
 import { until } from '../support/until.js'
 
@@ -186,16 +186,6 @@ destinations:
 
 type Json = { readonly [name: string]: unknown }
 
-/** A request as JSON, with its attributes in the order of their names, and without what is known to differ. */
-function comparable(request: string | object): unknown {
-  return JSON.parse(typeof request === 'string' ? request : JSON.stringify(request), (name, value: Json) => {
-    if (name === 'attributes' && Array.isArray(value)) return value.sort((a, b) => (a.key < b.key ? -1 : 1))
-    if (name === 'value' && value.bytesValue) return { stringValue: value.bytesValue }
-    if (name === 'arrayValue' || name === 'kvlistValue') return { values: value.values ?? [] }
-    return value
-  })
-}
-
 t.test('from OTLP to OTLP, in both formats, a record stays what it is', async t => {
   const [first, second] = [await ports(), await ports()]
   const { receiver } = await receiverOf(t)
@@ -216,8 +206,8 @@ destinations:
   )
   t.equal((await clientOf(t, first.grpc)(exportMessage(EVERYTHING))).code, 0)
   const received = receiver.requests.filter(({ path }) => path === '/v1/logs')
-  const [one, other] = (comparable(received.at(-1)!.body) as { resourceLogs: Json[] }).resourceLogs
-  const [wanted] = (comparable(EVERYTHING) as { resourceLogs: Json[] }).resourceLogs
+  const [one, other] = (comparableExport(received.at(-1)!.body) as { resourceLogs: Json[] }).resourceLogs
+  const [wanted] = (comparableExport(EVERYTHING) as { resourceLogs: Json[] }).resourceLogs
   const recordsOf = ({ scopeLogs }: Json) => (scopeLogs as { logRecords: Json[] }[])[0]!.logRecords
   const [full, late, empty] = recordsOf(one!)
   const [fullWanted, lateWanted] = recordsOf(wanted!)

@@ -40,9 +40,9 @@ export interface Called {
 }
 
 /** A client of gRPC by others. */
-export function clientOf(t: Test, port: number, options: object = {}) {
+export function clientOf(t: Test, port: number, options: object = {}, host = HOST) {
   const Client = makeGenericClientConstructor({}, 'Logs')
-  const client = new Client(`${HOST}:${port}`, credentials.createInsecure(), options)
+  const client = new Client(`${host}:${port}`, credentials.createInsecure(), options)
   t.teardown(() => client.close())
   return (message: Buffer, { path = EXPORT, deadlineMs = 20_000, headers = {} } = {}): Promise<Called> =>
     new Promise(resolve => {

@@ -112,3 +112,17 @@ export const EVERYTHING: ExportJson = {
     { scopeLogs: [{ logRecords: [{ body: { intValue: '7' } }] }] },
   ],
 }
+
+/** A request as JSON, with its attributes in the order of their names, and without what is known to differ. */
+export function comparableExport(request: string | object): unknown {
+  return JSON.parse(
+    typeof request === 'string' ? request : JSON.stringify(request),
+    (name, value: { readonly bytesValue?: string; readonly values?: unknown }) => {
+      if (name === 'attributes' && Array.isArray(value))
+        return value.sort((a: { key: string }, b: { key: string }) => (a.key < b.key ? -1 : 1))
+      if (name === 'value' && value.bytesValue) return { stringValue: value.bytesValue }
+      if (name === 'arrayValue' || name === 'kvlistValue') return { values: value.values ?? [] }
+      return value
+    },
+  )
+}

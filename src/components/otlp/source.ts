@@ -12,7 +12,7 @@ export const otlpSource = defineSource({
     order: 'Events of a request keep their order.',
     duplicates: 'A client that sends again after a lost or late answer repeats events.',
     limits: '`max_bytes` (64 MiB; JSON: 16 MiB) for a request; `max_line_bytes` (1 MiB) for a record.',
-    tested: 'The gRPC client `@grpc/grpc-js`, and messages of protobufjs.',
+    tested: 'The gRPC client `@grpc/grpc-js`, messages of protobufjs; relayed to OpenTelemetry Collector 0.128.0.',
   },
   options: otlpSourceOptions,
   examples: [

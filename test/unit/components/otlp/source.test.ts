@@ -5,6 +5,7 @@ import * as zlib from 'node:zlib'
 import t, { type Test } from 'tap'
 import { otlpSource } from '../../../../src/components/otlp/source.js'
 import { loadCodecs } from '../../../../src/core/codec.js'
+import { checkSource } from '../../../../src/engine/testing/check-source.js'
 import { retryDelayOf } from '../../../../src/net/grpc/status.js'
 import { HOST } from '../../../support/address.js'
 import { type Answered, type Called, clientOf, EXPORT, post } from '../../../support/otlp-client.js'
@@ -308,4 +309,20 @@ t.test('an end answers what was taken, and refuses the rest', async t => {
   t.equal((await taken).code, 0)
   await until(() => session.destroyed)
   t.equal(status, '14')
+})
+
+t.test('over gRPC, it keeps to the contract, also beside peers that misbehave', async t => {
+  const open = () => {
+    let call: ReturnType<typeof clientOf> | undefined
+    return {
+      options: { grpc: { listen: `${PEER}:0` } },
+      answers: true as const,
+      write: async (lines: readonly string[], port: number) => {
+        call ??= clientOf(t, port, {}, PEER)
+        const { code } = await call(exportMessage(requestOf(lines.map(line => ({ body: text(line) })))))
+        return code === 0 ? 200 : 503
+      },
+    }
+  }
+  t.same(await checkSource(otlpSource, open), [])
 })
