@@ -12,6 +12,7 @@ const PARTS = [
   'src/core/codecs/assembly/field-lines.ts',
   'src/core/codecs/assembly/layout.ts',
   'src/lib/kernel/assembly/index.ts',
+  'src/components/kafka/assembly/record-lines.ts',
   'src/components/loki/assembly/entries.ts',
   'src/components/otlp/assembly/log-records.ts',
 ]

@@ -32,8 +32,6 @@ const MOST_TOPICS = 10_000
 /** If a quota pause is at most this long, requests are sent during the pause. The broker reads them after the pause. */
 const LONGEST_PAUSE_MS = 5000
 const MOST_PAUSE_MS = 3_600_000
-/** Approximate bytes of a record besides its key, value and headers. */
-const RECORD_BYTES = 8
 
 /** The state of one partition. */
 interface Lane {
@@ -147,7 +145,7 @@ export class KafkaDestination implements Destination {
 
   encode(request: readonly EventBatch[]): KafkaRequest {
     const records = this.#encoder.encode(request)
-    const size = records.bytes.length + records.times.length * RECORD_BYTES
+    const size = records.bytes.length
     return { size, records, accepted: [], attempts: 0, release: () => this.#encoder.release(records) }
   }
 
@@ -235,7 +233,7 @@ export class KafkaDestination implements Destination {
     const { partitions } = memory
     const byPartition = new Map<number, number[]>()
     const isAccepted = accepted.length > 0 ? new Set(accepted.flat()) : undefined
-    for (let i = 0; i < records.hashes.length; i++) {
+    for (let i = 0; i < records.times.length; i++) {
       if (isAccepted?.has(i)) continue
       const hash = records.hashes[i]
       const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % partitions

@@ -1,19 +1,21 @@
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
-import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
 import type { KafkaClient } from '../../net/kafka/client.js'
 import type { KafkaOptions } from './options.js'
+import { RecordLines } from './record-lines.js'
 
 export interface EncodedRecords {
-  /** The encoded key, value and headers of each record. */
+  /** The records, as in a batch that has all of them. */
   readonly bytes: Buffer
   readonly memory: GrowingBytes
-  /** The start of each record in `bytes`, then the end of the last record. */
-  readonly starts: readonly number[]
   /** Time of each record, in milliseconds since the epoch. */
   readonly times: readonly number[]
-  /** Hash of the key of each record; undefined without a key. */
+  /** Hash of the key of each record; undefined without a key. Empty: no record has a key. */
   readonly hashes: readonly (number | undefined)[]
+  /** Two numbers for each record: the start and the end of its key, value and headers. Set when they are needed. */
+  bodies?: readonly number[]
 }
 
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */
@@ -24,6 +26,7 @@ const ATTRIBUTES_AT = 21
 const PRODUCER_AT = 43
 const COUNT_AT = 57
 const MAGIC = 2
+const LONGEST_VARINT = 10
 /** Code of each compression in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const
 
@@ -42,47 +45,69 @@ export async function recordBatch(
   compression: KafkaOptions['compression'],
   client: KafkaClient,
 ): Promise<Buffer> {
-  const base = records.times[indices[0]!]!
-  const plain = compression === 'none'
-  const [from, bodies] = [plain ? HEAD : 0, records.bytes]
-  let size = from
-  for (let offset = 0; offset < indices.length; offset++) {
-    const length = recordSize(records, indices[offset]!, base, offset)
-    size += zigzagSize(length) + length
-  }
-  const bytes = Buffer.allocUnsafe(size)
+  const { times } = records
+  const base = times[indices[0]!]!
   let latest = base
-  let at = from
-  for (let offset = 0; offset < indices.length; offset++) {
-    const i = indices[offset]!
-    const time = records.times[i]!
-    latest = Math.max(latest, time)
-    at = putVarint(bytes, at, recordSize(records, i, base, offset))
-    bytes[at++] = 0
-    at = putVarint(bytes, at, time - base)
-    at = putVarint(bytes, at, offset)
-    at += bodies.copy(bytes, at, records.starts[i]!, records.starts[i + 1]!)
-  }
-  const head = plain ? bytes : Buffer.allocUnsafe(HEAD)
-  const compressed = plain ? undefined : await compress(bytes, compression, client)
-  head.writeBigInt64BE(0n, 0)
-  head.writeInt32BE((compressed ? HEAD + compressed.length : size) - 12, 8)
-  head.writeInt32BE(-1, 12)
-  head[16] = MAGIC
-  head.writeInt16BE(ATTRIBUTES[compression], ATTRIBUTES_AT)
-  head.writeInt32BE(indices.length - 1, 23)
-  head.writeBigInt64BE(BigInt(base), 27)
-  head.writeBigInt64BE(BigInt(latest), 35)
-  head.writeInt32BE(indices.length, COUNT_AT)
-  return compressed ? Buffer.concat([head, compressed]) : head
+  for (const i of indices) latest = Math.max(latest, times[i]!)
+  const plain = indices.length === times.length ? records.bytes : someRecords(records, indices)
+  const body = compression === 'none' ? plain : await compress(plain, compression, client)
+  const batch = Buffer.allocUnsafe(HEAD + body.length)
+  batch.writeBigInt64BE(0n, 0)
+  batch.writeInt32BE(batch.length - 12, 8)
+  batch.writeInt32BE(-1, 12)
+  batch[16] = MAGIC
+  batch.writeInt16BE(ATTRIBUTES[compression], ATTRIBUTES_AT)
+  batch.writeInt32BE(indices.length - 1, 23)
+  batch.writeBigInt64BE(BigInt(base), 27)
+  batch.writeBigInt64BE(BigInt(latest), 35)
+  batch.writeInt32BE(indices.length, COUNT_AT)
+  body.copy(batch, HEAD)
+  return batch
 }
+
+/** Returns these records as in a batch that has no others. */
+function someRecords(records: EncodedRecords, indices: readonly number[]): Buffer {
+  const { bytes, times } = records
+  const bodies = (records.bodies ??= bodiesOf(records))
+  const base = times[indices[0]!]!
+  const some = new GrowingBytes(Math.ceil((bytes.length * indices.length) / times.length))
+  for (const [offset, i] of indices.entries()) {
+    const [start, end] = [bodies[2 * i]!, bodies[2 * i + 1]!]
+    addRecordHead(some, end - start, times[i]! - base, offset)
+    some.add(bytes, start, end)
+  }
+  return some.bytes.subarray(0, some.length)
+}
+
+function bodiesOf({ bytes, times }: EncodedRecords): number[] {
+  const bodies: number[] = []
+  const base = times[0]!
+  for (let at = 0, offset = 0; offset < times.length; offset++) {
+    let length = 0
+    for (let unit = 1, byte = 0x80; byte >= 0x80; unit *= 128) length += ((byte = bytes[at++]!) & 0x7f) * unit
+    bodies.push(at + headSize(times[offset]! - base, offset), (at += length / 2))
+  }
+  return bodies
+}
+
+/** `size`: bytes of the key, value and headers. `delta`: milliseconds after the first record. */
+export function addRecordHead(to: GrowingBytes, size: number, delta: number, offset: number): void {
+  addVarint(to, headSize(delta, offset) + size)
+  to.addByte(0)
+  addVarint(to, delta)
+  addVarint(to, offset)
+}
+
+/** Bytes of a record between its length and its key. */
+const headSize = (delta: number, offset: number) => 1 + zigzagSize(delta) + zigzagSize(offset)
 
 /** Writes the producer, the sequence number of the first record, and the checksum into a batch. */
 export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, { crc32c }: KafkaClient): void {
   batch.writeBigInt64BE(id, PRODUCER_AT)
   batch.writeInt16BE(epoch, PRODUCER_AT + 8)
   batch.writeInt32BE(sequence, PRODUCER_AT + 10)
-  batch.writeUInt32BE(crc32c(batch.subarray(ATTRIBUTES_AT)), CHECKSUM_AT)
+  const covered = batch.subarray(ATTRIBUTES_AT)
+  batch.writeUInt32BE(theKernel()?.part(RecordLines).sumOf(covered) ?? crc32c(covered), CHECKSUM_AT)
 }
 
 export const countOf = (batch: Buffer): number => batch.readInt32BE(COUNT_AT)
@@ -94,10 +119,6 @@ export function haveSameRecords(a: Buffer, b: Buffer): boolean {
     a.compare(b, ATTRIBUTES_AT, PRODUCER_AT, ATTRIBUTES_AT, PRODUCER_AT) === 0 &&
     a.compare(b, COUNT_AT, b.length, COUNT_AT, a.length) === 0
   )
-}
-
-function recordSize({ times, starts }: EncodedRecords, i: number, base: number, offset: number): number {
-  return 1 + zigzagSize(times[i]! - base) + zigzagSize(offset) + starts[i + 1]! - starts[i]!
 }
 
 type Compressor = (bytes: Buffer, options?: object) => Promise<Buffer>
@@ -121,11 +142,11 @@ export function zigzagSize(value: number): number {
   return size
 }
 
-export function putVarint(to: Buffer, at: number, value: number): number {
+export function addVarint(to: GrowingBytes, value: number): void {
+  to.reserve(LONGEST_VARINT)
   let rest = zigzag(value)
-  for (; rest >= 128; rest = Math.floor(rest / 128)) to[at++] = (rest % 128) | 128
-  to[at++] = rest
-  return at
+  for (; rest >= 128; rest = Math.floor(rest / 128)) to.bytes[to.length++] = (rest % 128) | 128
+  to.bytes[to.length++] = rest
 }
 
 const zigzag = (value: number) => (value >= 0 ? 2 * value : -2 * value - 1)

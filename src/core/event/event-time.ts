@@ -98,6 +98,7 @@ export class EventTime {
 
   /** Returns milliseconds since the epoch. If the event has no valid time, returns the time of receipt. */
   msOf(batch: EventBatch, i: number): number {
+    if (this.#field.isReceipt(batch)) return Math.floor(batch.receivedAt)
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1
     return ms >= 0 && ms <= MOST_SECONDS * 1000 ? ms : Math.floor(batch.receivedAt)

@@ -2,11 +2,13 @@ import { crc32 } from 'node:zlib'
 import type { LineMemory, Lines } from './line-memory.js'
 
 export interface SumExports {
-  setSumTables(memory: number): void
+  setLineTables(tables: number): void
+  setSumTables(tables: number, polynomial: number): void
+  sumBytes(tables: number, from: number, end: number, before: number): number
   sumLines(length: number, starts: number, ends: number, shift: number, sums: number): void
 }
 
-const TABLE_BYTES = 16 * 1024
+export const SUM_TABLE_BYTES = 16 * 1024
 
 /** Computes CRC-32 of many lines in one call. */
 export class LineSums {
@@ -17,7 +19,7 @@ export class LineSums {
   constructor(code: SumExports, memory: LineMemory) {
     this.#code = code
     this.#memory = memory
-    code.setSumTables(memory.take(TABLE_BYTES))
+    code.setLineTables(memory.take(SUM_TABLE_BYTES))
     // No line has slots meanwhile.
     this.#sums = new Uint32Array(memory.slots.buffer, memory.slots.byteOffset, memory.starts.length)
   }

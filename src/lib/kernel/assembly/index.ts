@@ -1,7 +1,7 @@
 export { base, scanLines, setCopy, setNames } from './json-lines'
 export { learnKey, setKnown } from './known-keys'
 export { findLines } from './line-ends'
-export { setSumTables, sumLines } from './line-sums'
+export { setLineTables, setSumTables, sumBytes, sumLines } from './line-sums'
 export { setFields } from './members'
 export { compressSnappy } from './snappy'
 export { hashStrings, narrowStrings } from './strings'
