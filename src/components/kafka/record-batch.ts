@@ -27,6 +27,8 @@ const PRODUCER_AT = 43
 const COUNT_AT = 57
 const MAGIC = 2
 const LONGEST_VARINT = 10
+/** Typical bytes of a record before its key. */
+const HEAD_ROOM = 12
 /** Code of each compression in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const
 
@@ -70,7 +72,9 @@ function someRecords(records: EncodedRecords, indices: readonly number[]): Buffe
   const { bytes, times } = records
   const bodies = (records.bodies ??= bodiesOf(records))
   const base = times[indices[0]!]!
-  const some = new GrowingBytes(Math.ceil((bytes.length * indices.length) / times.length))
+  let room = indices.length * HEAD_ROOM
+  for (const i of indices) room += bodies[2 * i + 1]! - bodies[2 * i]!
+  const some = new GrowingBytes(room)
   for (const [offset, i] of indices.entries()) {
     const [start, end] = [bodies[2 * i]!, bodies[2 * i + 1]!]
     addRecordHead(some, end - start, times[i]! - base, offset)
