@@ -4,7 +4,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { KafkaClient } from '../../net/kafka/client.js'
 import type { KafkaOptions } from './options.js'
-import { RecordLines } from './record-lines.js'
+import { KafkaRecordLines } from './record-lines.js'
 
 export interface EncodedRecords {
   /** The records, as in a batch that has all of them. */
@@ -111,7 +111,7 @@ export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, 
   batch.writeInt16BE(epoch, PRODUCER_AT + 8)
   batch.writeInt32BE(sequence, PRODUCER_AT + 10)
   const covered = batch.subarray(ATTRIBUTES_AT)
-  batch.writeUInt32BE(theKernel()?.part(RecordLines).sumOf(covered) ?? crc32c(covered), CHECKSUM_AT)
+  batch.writeUInt32BE(theKernel()?.part(KafkaRecordLines).sumOf(covered) ?? crc32c(covered), CHECKSUM_AT)
 }
 
 export const countOf = (batch: Buffer): number => batch.readInt32BE(COUNT_AT)

@@ -2,8 +2,8 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { type LineMemory, type Lines, MOST_LINES } from '../../lib/kernel/line-memory.js'
 import { SUM_TABLE_BYTES, type SumExports } from '../../lib/kernel/line-sums.js'
 
-export interface RecordExports extends Pick<SumExports, 'setSumTables' | 'sumBytes'> {
-  writeRecords(
+export interface KafkaRecordExports extends Pick<SumExports, 'setSumTables' | 'sumBytes'> {
+  writeKafkaRecords(
     length: number,
     starts: number,
     ends: number,
@@ -25,14 +25,14 @@ const MOST_HEADERS = 4096
 const MOST_DELTA = 2 ** 31 - 1
 
 /** Writes lines as the values of records without keys, and computes the checksums of record batches. */
-export class RecordLines {
-  readonly #code: RecordExports
+export class KafkaRecordLines {
+  readonly #code: KafkaRecordExports
   readonly #memory: LineMemory
   readonly #deltas: Int32Array
   readonly #headers: Buffer
   readonly #tables: number
 
-  constructor(code: RecordExports, memory: LineMemory) {
+  constructor(code: KafkaRecordExports, memory: LineMemory) {
     this.#code = code
     this.#memory = memory
     const { buffer } = memory.bytes
@@ -74,7 +74,7 @@ export class RecordLines {
     if (end === from) return from
     headers.bytes.copy(this.#headers, 0, 0, headers.length)
     const { output } = memory
-    const stop = this.#code.writeRecords(
+    const stop = this.#code.writeKafkaRecords(
       end - from,
       memory.starts.byteOffset,
       memory.ends.byteOffset,

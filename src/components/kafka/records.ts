@@ -12,7 +12,7 @@ import { murmur2 } from './murmur2.js'
 import type { KafkaOptions } from './options.js'
 import type { EncodedRecords } from './record-batch.js'
 import { addRecordHead, addVarint, zigzagSize } from './record-batch.js'
-import { RecordLines } from './record-lines.js'
+import { KafkaRecordLines } from './record-lines.js'
 
 /** Typical bytes of a record besides its event and headers. */
 const RECORD_ROOM = 16
@@ -31,7 +31,7 @@ export class RecordEncoder {
   /** The headers of all records, if they are equal. */
   readonly #constantHeaders: GrowingBytes | undefined
   /** The WebAssembly kernel, which writes most records. Undefined if it cannot run, or if events have own keys or headers. */
-  readonly #kernel: RecordLines | undefined
+  readonly #kernel: KafkaRecordLines | undefined
   readonly #time: EventTime
   readonly #text = new GrowingBytes()
   readonly #encoded = new GrowingBytes()
@@ -50,7 +50,7 @@ export class RecordEncoder {
         all.map(([name, { parts }]) => [Buffer.from(name), Buffer.from(parts.join(''))]),
         this.#encoded,
       )
-    if (this.#constantHeaders && !key_field) this.#kernel = theKernel()?.part(RecordLines)
+    if (this.#constantHeaders && !key_field) this.#kernel = theKernel()?.part(KafkaRecordLines)
     this.#time = new EventTime(field(timestamp))
   }
 

@@ -14,7 +14,7 @@ function sizeOf(value: u32): u32 {
 }
 
 /** `offset`: the number of the first record. `headers`: what follows each value. Returns the end of the records. */
-export function writeRecords(
+export function writeKafkaRecords(
   length: u32,
   starts: usize,
   ends: usize,

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { kafka } from '../../../../src/components/kafka/destination.js'
 import { type EncodedRecords, NO_PRODUCER, recordBatch, stamp } from '../../../../src/components/kafka/record-batch.js'
-import { RecordLines } from '../../../../src/components/kafka/record-lines.js'
+import { KafkaRecordLines } from '../../../../src/components/kafka/record-lines.js'
 import { RecordEncoder } from '../../../../src/components/kafka/records.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
 import { loadKafka } from '../../../../src/net/kafka/client.js'
@@ -74,7 +74,7 @@ for (const decode of ['text', 'json'])
 
 t.test('the checksum is CRC-32C', async t => {
   const { crc32c } = await loadKafka()
-  const lines = theKernel()!.part(RecordLines)
+  const lines = theKernel()!.part(KafkaRecordLines)
   t.equal(lines.sumOf(Buffer.from('123456789')), 0xe3069283)
   for (const size of [0, 1, 15, 16, 17, 4000, 524_287, 524_288, 524_289, 1_200_003]) {
     const bytes = randomBytes(size)
