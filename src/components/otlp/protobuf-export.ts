@@ -263,7 +263,6 @@ class RecordReader {
     if (level > MOST_LEVELS) broken()
     const [reader, to] = [this.#wire, this.#to]
     const before = to.length
-    to.addText('null')
     while (reader.p < reader.end) {
       const found = reader.varint()
       if (found >= MOST_VALUE_TAG) {
@@ -273,6 +272,7 @@ class RecordReader {
       to.length = before
       this.#valueOf(found, level)
     }
+    if (to.length === before) to.addText('null')
   }
 
   #valueOf(found: number, level: number): void {
