@@ -36,7 +36,15 @@ export const earlier = (main: string): Peer => ({
   }),
 })
 
-const LOOP_MODES: Partial<Record<JobId, string>> = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }
+const LOOPS: Partial<Record<JobId, readonly [program: string, mode: string]>> = {
+  J1: ['loop', 'copy'],
+  J2: ['loop', 'read'],
+  J3: ['loop', 'post'],
+  J4: ['loop', 'receive'],
+  J6: ['server-loop', 'loki'],
+  J7: ['server-loop', 'bulk'],
+  J8: ['server-loop', 'objects'],
+}
 
 export const loop: Peer = {
   id: 'loop',
@@ -47,9 +55,12 @@ export const loop: Peer = {
     J2: { output: 'none', difference: 'reads blocks of 256 KiB and writes nothing' },
     J3: { output: 'raw', difference: 'posts bodies of 2 MiB through a plain socket' },
     J4: { output: 'none', difference: 'reads the connection into one block and writes nothing' },
+    J6: { output: 'loki', difference: 'posts protobuf without compression, with one time for each body' },
+    J7: { output: 'json', linesPerEvent: 2, difference: 'does not parse JSON: knows where the time is in each line' },
+    J8: { output: 'raw', difference: 'hashes objects, but does not sign its requests' },
   },
-  command: ({ job, input, out, port }) => ({
-    file: process.execPath,
-    args: [built('./peers/loop.js'), LOOP_MODES[job]!, input, out, String(port)],
-  }),
+  command: ({ job, input, out, port }) => {
+    const [program, mode] = LOOPS[job]!
+    return { file: process.execPath, args: [built(`./peers/${program}.js`), mode, input, out, String(port)] }
+  },
 }
