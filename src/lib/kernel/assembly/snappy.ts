@@ -2,7 +2,7 @@ import { copyBytes } from './numbers'
 
 /**
  * Compresses to the Snappy block format. Hashes 8 bytes instead of the usual 4: on logs, matches are then fewer and
- * longer, which takes a third less time and as many bytes.
+ * longer, which takes up to a third less time, and about as many bytes.
  */
 
 const TABLE_BITS: u64 = 14
