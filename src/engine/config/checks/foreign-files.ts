@@ -99,6 +99,8 @@ const SOURCES: Readonly<Record<string, string>> = {
   udp: 'tcp, and let a program that receives UDP forward over TCP, such as rsyslog',
   socket: 'tcp',
   gelf: 'tcp with decode: gelf',
+  opentelemetry: 'otlp',
+  otel: 'otlp',
   docker: CONTAINERS,
   dockerlogs: CONTAINERS,
   kubernetes: PODS,

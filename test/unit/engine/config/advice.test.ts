@@ -381,10 +381,12 @@ t.test('what is written for another program is recognized', t => {
 
 t.test('a source that there is not yet: what the advice says, holds', t => {
   const listen = ', listen: "127.0.0.1:1"'
-  const options: Record<string, string> = { http: listen, tcp: listen }
+  const options: Record<string, string> = { http: listen, tcp: listen, otlp: `, http: {${listen.slice(1)} }` }
   const text = (source: string) =>
     `sources: { in: { type: ${source} } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
-  for (const type of 'otlp syslog udp kafka loki docker kubernetes exec fluent_forward socket gelf'.split(' ')) {
+  for (const type of 'opentelemetry syslog udp kafka loki docker kubernetes exec fluent_forward socket gelf'.split(
+    ' ',
+  )) {
     const [{ message, path }] = problemsOf(text(type)) as [Problem]
     t.equal(path, 'sources.in.type')
     const [, use] = /^there is no source \w+ yet: use (.*?)(?:, |\. |$)/.exec(message)!
