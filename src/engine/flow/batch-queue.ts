@@ -65,9 +65,10 @@ export abstract class BatchQueue extends Writable {
     this.advance()
   }
 
-  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+  /** A destroyed stream drops the batches that wait in it, so they are given back first. */
+  override destroy(error?: Error): this {
     this.giveUp()
-    done(error)
+    return super.destroy(error)
   }
 
   protected letIn(): void {
