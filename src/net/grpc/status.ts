@@ -1,5 +1,5 @@
 import { WireWriter } from '../../core/codecs/protobuf/protobuf-output.js'
-import { BYTES, NotProtobuf, VARINT, WireReader } from '../../core/codecs/protobuf/protobuf-wire.js'
+import { BYTES, VARINT } from '../../core/codecs/protobuf/protobuf-wire.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
 /** The statuses of gRPC by number. */
@@ -55,33 +55,4 @@ export function statusMessage(code: number, message: string, retrySeconds?: numb
     })
   }
   return wire.to.bytes.subarray(0, wire.to.length)
-}
-
-/** The delay in the RetryInfo of a google.rpc.Status, in milliseconds; undefined if it has none. */
-export function retryDelayOf(status: Buffer): number | undefined {
-  try {
-    for (const detail of messagesIn(status, 3)) {
-      const [type] = messagesIn(detail, 1)
-      if (type?.toString() !== RETRY_INFO) continue
-      const [value] = messagesIn(detail, 2)
-      const [delay] = value ? messagesIn(value, 1) : []
-      if (!delay) return 0
-      const [reader, found] = [WireReader.of(delay), [0, 0, 0]]
-      while (reader.p < reader.end) found[(reader.varint() >>> 3) % 3] = reader.varint() >>> 0
-      return found[1]! * 1000 + Math.ceil(found[2]! / 1e6)
-    }
-  } catch (error) {
-    if (!(error instanceof NotProtobuf)) throw error
-  }
-  return undefined
-}
-
-function messagesIn(message: Buffer, number: number): Buffer[] {
-  const found: Buffer[] = []
-  for (const reader = WireReader.of(message); reader.p < reader.end; ) {
-    const tag = reader.varint()
-    if (tag === ((number << 3) | BYTES)) found.push(reader.inner().rest())
-    else reader.skip(tag)
-  }
-  return found
 }
